@@ -1,0 +1,194 @@
+"""`Backend`: the class that a hardware vendor writes. Read this file first.
+
+Three ways in, freely mixed:
+
+1. a plain function on tensors per op, marked ``@implements(prims.exp)``;
+2. (with the loop IR) a renderer;
+3. ``lower(region)``: your own compiler takes a whole region and returns a `Kernel`.
+
+Does not: find installed backends (`backend_sdk.plugins`) or drive the pipeline.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
+
+from backend_sdk import dtypes as dtype_sets
+from backend_sdk.contract import YES, Capability, Kernel, Limitation, Node, Op, Region, Support, no
+from backend_sdk.errors import RegistryError
+from backend_sdk.runtime.device import HOST, Device
+from backend_sdk.runtime.function_kernel import function_kernel
+from backend_sdk.spec import Prim, TensorType
+from backend_sdk.torch_compat.ops import is_overload
+
+_MARK = "__backend_sdk_implementations__"
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A plain function that computes ``op`` for some dtypes and shapes."""
+
+    op: Op
+    function: Callable[..., Any]
+    dtypes: frozenset[torch.dtype] | None
+    when: Callable[[Node], Support] | None
+
+    def accepts(self, node: Node) -> Support:
+        """Whether this function computes ``node``, with the reason if not."""
+        if self.dtypes is not None:
+            for type in (*node.operands, *node.results):
+                if type is not None and type.dtype not in self.dtypes:
+                    known = ", ".join(sorted(map(dtype_sets.name, self.dtypes)))
+                    return no(f"its kernel for {node.name} takes {known}, not {dtype_sets.name(type.dtype)}")
+        return self.when(node) if self.when is not None else YES
+
+
+def implements(
+    *ops: Op,
+    dtypes: Iterable[torch.dtype] | None = None,
+    when: Callable[[Node], Support] | None = None,
+) -> Callable[[_F], _F]:
+    """Mark a plain function as the implementation of ``ops``.
+
+    A contract op's function takes the op's operands by position and its attributes by keyword, under the op's
+    own names. An aten overload's function takes what the overload takes; claiming it keeps the overload from
+    being decomposed. ``dtypes`` limits operands and results; ``when(node)`` may refuse with a reason
+    (`contract.no`). Several functions may implement one op: the first that accepts a node runs it.
+
+    Raises `RegistryError` for something that is not an op, or a function that cannot be called like the op.
+    """
+    if not ops:
+        raise RegistryError("implements() names no op", hint="write @implements(prims.exp)")
+
+    def mark(function: _F) -> _F:
+        for op in ops:
+            _check_implementation(op, function)
+            found = list(getattr(function, _MARK, ()))
+            found.append(Implementation(op, function, frozenset(dtypes) if dtypes is not None else None, when))
+            setattr(function, _MARK, tuple(found))
+        return function
+
+    return mark
+
+
+def _check_implementation(op: Op, function: Callable[..., Any]) -> None:
+    if is_overload(op):
+        return
+    if not isinstance(op, Prim):
+        raise RegistryError(
+            f"@implements({op!r}): not an op",
+            hint="name a contract op (prims.exp) or an aten overload (torch.ops.aten.exp.default)",
+        )
+    try:
+        inspect.signature(function).bind(*op.operand_names, **dict.fromkeys(op.attribute_names))
+    except TypeError as error:
+        raise RegistryError(
+            f"@implements(prims.{op.name}): {function.__name__}{inspect.signature(function)} cannot be called like "
+            f"{op.name}{op.signature}: {error}",
+            hint=f"def {op.name}{op.signature}",
+        ) from None
+
+
+class Backend:
+    """A target that runs contract ops.
+
+    Override the class attributes and, as you grow, `supports` and `lower`. The functions marked with
+    `implements` are collected from the class's own body, its own module and the modules in ``kernel_modules``.
+    """
+
+    name: str = ""
+    version: str = "0"
+    capability: Capability = Capability()
+    device: Device = HOST
+    limitations: tuple[Limitation, ...] = ()
+    kernel_modules: tuple[ModuleType, ...] = ()
+
+    def __init__(self) -> None:
+        if not self.name.isidentifier():
+            raise RegistryError(
+                f"{type(self).__qualname__}.name is {self.name!r}", hint="give it a Python identifier: name = 'acme'"
+            )
+        self._implementations = _collect(type(self), self.kernel_modules)
+
+    @property
+    def implementations(self) -> Mapping[Op, tuple[Implementation, ...]]:
+        """The marked functions of this backend, by op, in order of definition."""
+        return self._implementations
+
+    def supports(self, node: Node) -> Support:
+        """Whether this backend runs ``node``, with the reason if not.
+
+        The default answers from `limitations`, `capability` and the marked functions. A backend that lowers
+        whole regions overrides it, usually as ``return self.within_capability(node) and ...``.
+        """
+        return self.within_capability(node) and self._implemented(node)
+
+    def within_capability(self, node: Node) -> Support:
+        """The static part of `supports`: declared limitations, dtypes, ranks, dynamic shapes."""
+        for limitation in self.limitations:
+            if limitation.covers(node):
+                return no(f"declared limitation: {limitation.reason}")
+        for type in (*node.operands, *node.results):
+            if type is not None:
+                support = self._within(type)
+                if not support:
+                    return support
+        return YES
+
+    def lower(self, region: Region) -> Kernel:
+        """Compile a region into a `Kernel`. The default strings the marked functions together."""
+        functions = {}
+        for node in region.graph.nodes:
+            if node.op == "call_function" and "call" in node.meta:
+                functions[node] = self._implementation(node.meta["call"]).function
+        return function_kernel(region, functions, self.name)
+
+    def _within(self, type: TensorType) -> Support:
+        capability = self.capability
+        if type.dtype not in capability.dtypes:
+            return no(f"{dtype_sets.name(type.dtype)} is not among its dtypes")
+        if capability.max_rank is not None and type.rank > capability.max_rank:
+            return no(f"rank {type.rank} is above its maximum of {capability.max_rank}")
+        if type.is_dynamic and not capability.dynamic_shapes:
+            return no("it takes static shapes only")
+        return YES
+
+    def _implemented(self, node: Node) -> Support:
+        found = self._implementations.get(node.op)
+        if not found:
+            return no(f"it has no kernel for {node.name}")
+        support = YES
+        for implementation in found:
+            support = implementation.accepts(node)
+            if support:
+                return YES
+        return support
+
+    def _implementation(self, node: Node) -> Implementation:
+        return next(found for found in self._implementations[node.op] if found.accepts(node))
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name} {self.version}>"
+
+
+def _collect(cls: type[Backend], modules: Iterable[ModuleType]) -> dict[Op, tuple[Implementation, ...]]:
+    namespaces = [vars(base) for base in cls.__mro__ if base is not Backend and base is not object]
+    own = sys.modules.get(cls.__module__)
+    namespaces += [vars(module) for module in ((own,) if own is not None else ())]
+    namespaces += [vars(module) for module in modules]
+    found: dict[Op, dict[Implementation, None]] = {}
+    for namespace in namespaces:
+        for value in namespace.values():
+            function = value.__func__ if isinstance(value, staticmethod) else value
+            for implementation in getattr(function, _MARK, ()) if callable(function) else ():
+                found.setdefault(implementation.op, {})[implementation] = None
+    return {op: tuple(implementations) for op, implementations in found.items()}

@@ -1,0 +1,272 @@
+"""Rules for indexing with tensors. Negative indices are wrapped here: the prims take indices in range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from backend_sdk import dtypes, prims
+from backend_sdk.decomp.promotion import axis_of, spread
+from backend_sdk.decomp.registry import decomposition
+from backend_sdk.graph import Value
+from backend_sdk.prims.shorthand import cast, constant, count, stretch, trailing
+from backend_sdk.spec import Shape, TensorType
+from backend_sdk.spec.symbolic import Dim, contiguous_strides
+
+aten = torch.ops.aten
+
+
+def wrapped(indices: Value, size: Dim) -> Value:
+    """int64 indices with negative ones counted from the end of ``size``."""
+    indices = cast(indices, torch.int64)
+    negative = prims.lt(indices, constant(indices, 0))
+    return prims.select(negative, prims.add(indices, constant(indices, size)), indices)  # type: ignore[no-any-return]
+
+
+# ---- embeddings
+
+
+@decomposition(aten.embedding.default)
+def embedding(
+    out: TensorType,
+    weight: Value,
+    indices: Value,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    return prims.take(weight, cast(indices, torch.int64), axis=0)
+
+
+@decomposition(aten.embedding_dense_backward.default)
+def embedding_dense_backward(
+    out: TensorType,
+    grad: Value,
+    indices: Value,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Any:
+    wide = dtypes.compute_dtype(grad.dtype)
+    width = grad.shape[-1]
+    total = count(indices.shape, tuple(range(indices.ndim)))
+    rows = prims.reshape(cast(indices, torch.int64), shape=(total,))
+    updates = prims.reshape(cast(grad, wide), shape=(total, width))
+    if scale_grad_by_freq:
+        ones = constant(rows, 1)
+        times = prims.scatter(
+            prims.full(shape=(num_weights,), value=0, dtype=torch.int64), rows, ones, axis=0, mode="add"
+        )
+        frequency = cast(prims.take(times, rows, axis=0), wide)
+        updates = prims.div(updates, stretch(frequency, (1,), updates.shape))
+    if padding_idx >= 0:
+        padding = stretch(prims.eq(rows, constant(rows, padding_idx)), (1,), updates.shape)
+        updates = prims.select(padding, constant(updates, 0.0), updates)
+    start = prims.full(shape=(num_weights, width), value=0, dtype=wide)
+    places = stretch(rows, (1,), updates.shape)
+    return cast(prims.scatter(start, places, updates, axis=0, mode="add"), out.dtype)
+
+
+# ---- one axis
+
+
+def _at_least_1d(x: Value) -> Value:
+    return x if x.ndim else prims.reshape(x, shape=(1,))  # type: ignore[no-any-return]
+
+
+@decomposition(aten.index_select.default)
+def index_select(out: TensorType, x: Value, dim: int, index: Value) -> Any:
+    taken = prims.take(_at_least_1d(x), wrapped(_at_least_1d(index), x.shape[dim] if x.ndim else 1), axis=axis_of(dim, x.ndim))
+    return prims.reshape(taken, shape=out.shape)
+
+
+@decomposition(aten.gather.default)
+def gather(out: TensorType, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Any:
+    taken = prims.gather(
+        _at_least_1d(x), cast(_at_least_1d(index), torch.int64), axis=axis_of(dim, x.ndim)
+    )
+    return prims.reshape(taken, shape=out.shape)
+
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+def _scattered(out: TensorType, x: Value, dim: int, index: Value, source: Any, mode: str) -> Any:
+    places = cast(_at_least_1d(index), torch.int64)
+    if isinstance(source, Value):
+        # torch reads only as much of the source as the index covers.
+        source = _at_least_1d(source)
+        updates = prims.slice(
+            source, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim
+        )
+    else:
+        updates = prims.full(shape=places.shape, value=source, dtype=out.dtype)
+    result = prims.scatter(_at_least_1d(x), places, updates, axis=axis_of(dim, x.ndim), mode=mode)
+    return prims.reshape(result, shape=out.shape)
+
+
+@decomposition(aten.scatter.src, aten.scatter.value)
+def scatter(out: TensorType, x: Value, dim: int, index: Value, source: Any) -> Any:
+    return _scattered(out, x, dim, index, source, "set")
+
+
+@decomposition(aten.scatter.reduce, aten.scatter.value_reduce)
+def scatter_with_mode(
+    out: TensorType, x: Value, dim: int, index: Value, source: Any, *, reduce: str
+) -> Any:
+    return _scattered(out, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@decomposition(aten.scatter_add.default)
+def scatter_add(out: TensorType, x: Value, dim: int, index: Value, source: Value) -> Any:
+    if out.dtype == torch.bool:
+        return NotImplemented
+    return _scattered(out, x, dim, index, source, "add")
+
+
+@decomposition(aten.scatter_reduce.two)
+def scatter_reduce(
+    out: TensorType, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Any:
+    if reduce == "mean" or not include_self:
+        return NotImplemented
+    return _scattered(out, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@decomposition(aten.index_add.default)
+def index_add(
+    out: TensorType, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1
+) -> Any:
+    if out.dtype == torch.bool:
+        return NotImplemented
+    updates = prims.mul(source, constant(source, alpha)) if alpha != 1 else source
+    return _along_axis(out, x, dim, index, updates, "add")
+
+
+@decomposition(aten.index_copy.default)
+def index_copy(out: TensorType, x: Value, dim: int, index: Value, source: Value) -> Any:
+    return _along_axis(out, x, dim, index, source, "set")
+
+
+def _along_axis(out: TensorType, x: Value, dim: int, index: Value, source: Value, mode: str) -> Any:
+    target, updates = _at_least_1d(x), _at_least_1d(source)
+    axis = axis_of(dim, target.ndim)
+    places = prims.broadcast(
+        wrapped(_at_least_1d(index), target.shape[axis]), shape=updates.shape, dims=(axis,)
+    )
+    return prims.reshape(prims.scatter(target, places, updates, axis=axis, mode=mode), shape=out.shape)
+
+
+# ---- advanced indexing
+
+
+def _broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
+    rank = max(map(len, shapes))
+    result: list[Dim] = [1] * rank
+    for shape in shapes:
+        for dim, size in enumerate(shape, start=rank - len(shape)):
+            if size != 1:
+                result[dim] = size
+    return tuple(result)
+
+
+class _Plan:
+    """Advanced indexing as indexing of rows: the indexed dims of x, moved to the front and flattened.
+
+    ``order`` is the permutation, ``rows`` the flat size, ``index`` one int64 row number for each element of
+    ``shape``, the broadcast shape of the indices.
+    """
+
+    def __init__(self, x: Value, indices: Sequence[Value | None]) -> None:
+        self.axes = tuple(axis for axis, index in enumerate(indices) if index is not None)
+        self.rest = tuple(axis for axis in range(x.ndim) if axis not in self.axes)
+        self.order = (*self.axes, *self.rest)
+        self.sizes = tuple(x.shape[axis] for axis in self.axes)
+        self.rest_sizes = tuple(x.shape[axis] for axis in self.rest)
+        self.rows = count(x.shape, self.axes)
+        given = [index for index in indices if index is not None]
+        self.shape = _broadcast_shapes([index.shape for index in given])
+        flat: Value | None = None
+        for index, size, stride in zip(given, self.sizes, contiguous_strides(self.sizes), strict=True):
+            part = trailing(wrapped(index, size), self.shape)
+            if stride != 1:
+                part = prims.mul(part, constant(part, stride))
+            flat = part if flat is None else prims.add(flat, part)
+        assert flat is not None
+        self.index = flat
+        # numpy's rule: the indexed dims stay in place when they are neighbours, else they go to the front.
+        neighbours = self.axes[-1] - self.axes[0] + 1 == len(self.axes)
+        lead = self.axes[0] if neighbours else 0
+        rank = len(self.shape)
+        moved = tuple(range(rank, rank + lead))
+        self.to_result = (*moved, *range(rank), *range(rank + lead, rank + len(self.rest)))
+
+    def flattened(self, x: Value) -> Value:
+        """x as ``[rows, *rest]``."""
+        return prims.reshape(prims.permute(x, dims=self.order), shape=(self.rows, *self.rest_sizes))  # type: ignore[no-any-return]
+
+    def restored(self, x: Value) -> Value:
+        """The inverse of `flattened`."""
+        inverse = tuple(self.order.index(axis) for axis in range(len(self.order)))
+        full = prims.reshape(x, shape=(*self.sizes, *self.rest_sizes))
+        return prims.permute(full, dims=inverse)  # type: ignore[no-any-return]
+
+
+def _is_mask(index: Value | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+@decomposition(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index(out: TensorType, x: Value, indices: Sequence[Value | None]) -> Any:
+    if any(map(_is_mask, indices)) or 0 in x.shape:
+        return NotImplemented
+    if all(entry is None for entry in indices):
+        return x
+    plan = _Plan(x, indices)
+    return prims.permute(prims.take(plan.flattened(x), plan.index, axis=0), dims=plan.to_result)
+
+
+@decomposition(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(
+    out: TensorType,
+    x: Value,
+    indices: Sequence[Value | None],
+    values: Value,
+    accumulate: bool = False,
+) -> Any:
+    if any(map(_is_mask, indices)):
+        return _masked_put(out, x, indices, values, accumulate)
+    if 0 in x.shape or (accumulate and out.dtype == torch.bool) or all(entry is None for entry in indices):
+        return NotImplemented
+    plan = _Plan(x, indices)
+    source = (*plan.shape, *plan.rest_sizes)
+    shown = tuple(source[dim] for dim in plan.to_result)
+    back = tuple(plan.to_result.index(dim) for dim in range(len(source)))
+    updates = prims.permute(spread(values, shown, out.dtype), dims=back)
+    total, width = count(plan.shape, tuple(range(len(plan.shape)))), count(x.shape, plan.rest)
+    places = prims.broadcast(
+        prims.reshape(plan.index, shape=(total,)), shape=(total, width), dims=(0,)
+    )
+    result = prims.scatter(
+        prims.reshape(plan.flattened(x), shape=(plan.rows, width)),
+        places,
+        prims.reshape(updates, shape=(total, width)),
+        axis=0,
+        mode="add" if accumulate else "set",
+    )
+    return plan.restored(result)
+
+
+def _masked_put(
+    out: TensorType, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> Any:
+    """``x[mask] = number``: the one masked assignment whose result does not depend on the mask's count."""
+    mask = indices[0]
+    if mask is None or len(indices) != 1 or math.prod(values.shape) != 1:  # type: ignore[arg-type]
+        return NotImplemented
+    chosen = prims.broadcast(cast(mask, torch.bool), shape=x.shape, dims=tuple(range(mask.ndim)))
+    update = spread(prims.reshape(values, shape=()), x.shape, out.dtype)
+    return prims.select(chosen, prims.add(x, update) if accumulate else update, x)

@@ -1,0 +1,174 @@
+"""Rules for matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from backend_sdk import dtypes, prims
+from backend_sdk.decomp.promotion import spread
+from backend_sdk.decomp.registry import decomposition
+from backend_sdk.graph import Value
+from backend_sdk.prims.shorthand import along, cast, scaled
+from backend_sdk.spec import TensorType
+
+aten = torch.ops.aten
+
+
+def _transposed_weight(y: Value) -> Value | None:
+    """w, when y is the transpose of a 2-d value w: then ``x @ y`` is a linear layer."""
+    node = y.node
+    if node.target is prims.permute and node.kwargs["dims"] == (1, 0):
+        source = node.args[0]
+        return Value(source, source.meta["type"])  # type: ignore[union-attr, arg-type]
+    return None
+
+
+def matrix_product(x: Value, y: Value) -> Value:
+    """``x @ y`` for 2-d values, as `linear` where y is a transposed weight."""
+    weight = _transposed_weight(y)
+    if weight is not None and x.dtype in dtypes.FLOATING | dtypes.COMPLEX:
+        return prims.linear(x, weight, None)  # type: ignore[no-any-return]
+    return prims.dot_general(x, y, contract=((1,), (0,)), batch=((), ()))  # type: ignore[no-any-return]
+
+
+def _batched(x: Value, y: Value) -> Value:
+    return prims.dot_general(x, y, contract=((2,), (1,)), batch=((0,), (0,)))  # type: ignore[no-any-return]
+
+
+@decomposition(aten.mm.default)
+def mm(out: TensorType, x: Value, y: Value) -> Any:
+    return matrix_product(x, y)
+
+
+@decomposition(aten.bmm.default)
+def bmm(out: TensorType, x: Value, y: Value) -> Any:
+    return _batched(x, y)
+
+
+@decomposition(aten.mv.default)
+def mv(out: TensorType, x: Value, y: Value) -> Any:
+    return prims.dot_general(x, y, contract=((1,), (0,)), batch=((), ()))
+
+
+@decomposition(aten.dot.default)
+def dot(out: TensorType, x: Value, y: Value) -> Any:
+    return prims.dot_general(x, y, contract=((0,), (0,)), batch=((), ()))
+
+
+def _blend(out: TensorType, bias: Value, product: Value, beta: Any, alpha: Any) -> Any:
+    """beta * bias + alpha * product. A beta of 0 ignores the bias, NaN included."""
+    product = scaled(product, alpha) if alpha != 1 else product
+    if beta == 0:
+        return product
+    base = spread(bias, out.shape, out.dtype)
+    return prims.add(scaled(base, beta) if beta != 1 else base, product)
+
+
+@decomposition(aten.addmm.default)
+def addmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    weight = _transposed_weight(y)
+    plain = beta == 1 and alpha == 1 and out.dtype in dtypes.FLOATING | dtypes.COMPLEX
+    if plain and weight is not None and bias.shape == weight.shape[:1]:
+        return prims.linear(x, weight, bias)
+    return _blend(out, bias, matrix_product(x, y), beta, alpha)
+
+
+@decomposition(aten.baddbmm.default)
+def baddbmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _blend(out, bias, _batched(x, y), beta, alpha)
+
+
+# ---- convolutions
+
+
+def _each(values: Sequence[int], spatial: int) -> tuple[int, ...]:
+    """torch lets one number stand for all spatial dims."""
+    return tuple(values) if len(values) == spatial else tuple(values) * spatial
+
+
+@decomposition(aten.convolution.default)
+def convolution(
+    out: TensorType,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    spatial = x.ndim - 2
+    strides, edges, spread_ = _each(stride, spatial), _each(padding, spatial), _each(dilation, spatial)
+    if transposed:
+        product = prims.convolution_input_grad(
+            x,
+            weight,
+            input_sizes=out.shape[2:],
+            strides=strides,
+            padding=edges,
+            dilation=spread_,
+            groups=groups,
+        )
+    else:
+        product = _forward(x, weight, strides, edges, spread_, groups)
+    return product if bias is None else prims.add(product, along(bias, (1,), out.shape))
+
+
+def _forward(
+    x: Value,
+    weight: Value,
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Any:
+    return prims.convolution(
+        x,
+        weight,
+        strides=strides,
+        padding=tuple((amount, amount) for amount in padding),
+        input_dilation=(1,) * len(strides),
+        kernel_dilation=dilation,
+        groups=groups,
+    )
+
+
+@decomposition(aten.convolution_backward.default)
+def convolution_backward(
+    out: tuple[TensorType | None, ...],
+    grad: Value,
+    x: Value,
+    weight: Value,
+    bias_sizes: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
+    spatial = x.ndim - 2
+    strides, edges, spread_ = _each(stride, spatial), _each(padding, spatial), _each(dilation, spatial)
+    common: dict[str, Any] = {"strides": strides, "padding": edges, "dilation": spread_, "groups": groups}
+    input_grad = weight_grad = bias_grad = None
+    if output_mask[0]:
+        if transposed:
+            input_grad = _forward(grad, weight, strides, edges, spread_, groups)
+        else:
+            input_grad = prims.convolution_input_grad(grad, weight, input_sizes=x.shape[2:], **common)
+    if output_mask[1]:
+        # A transposed convolution is an input gradient, so its own input plays the gradient here.
+        produced, image = (x, grad) if transposed else (grad, x)
+        weight_grad = prims.convolution_weight_grad(produced, image, kernel_sizes=weight.shape[2:], **common)
+    if output_mask[2]:
+        axes = tuple(dim for dim in range(grad.ndim) if dim != 1)
+        bias_grad = cast(
+            prims.reduce_sum(cast(grad, dtypes.compute_dtype(grad.dtype)), axes=axes), grad.dtype
+        )
+    return input_grad, weight_grad, bias_grad

@@ -1,0 +1,100 @@
+"""Rules for random ops: distributions of the contract, each with a stream of its own in the graph's key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from backend_sdk import dtypes, prims
+from backend_sdk.decomp.promotion import spread
+from backend_sdk.decomp.registry import decomposition
+from backend_sdk.graph import Value
+from backend_sdk.prims.shorthand import cast, constant, scaled
+from backend_sdk.spec import TensorType
+
+aten = torch.ops.aten
+
+
+def _uniform(key: Value, stream: int, out: TensorType) -> Value:
+    return prims.random_uniform(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
+
+
+def _normal(key: Value, stream: int, out: TensorType) -> Value:
+    return prims.random_normal(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
+
+
+def _chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
+    """True with the given probability. Float32 draws, so that a small probability is not rounded away."""
+    draws = prims.random_uniform(key, stream=stream, shape=out.shape, dtype=torch.float32)
+    return prims.lt(draws, spread(probability, out.shape, torch.float32))  # type: ignore[no-any-return]
+
+
+@decomposition(aten.rand.default, aten.rand_like.default, draws=True)
+def rand(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
+    return _uniform(key, stream, out) if out.dtype in dtypes.FLOATING else NotImplemented
+
+
+@decomposition(aten.randn.default, aten.randn_like.default, draws=True)
+def randn(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
+    return _normal(key, stream, out) if out.dtype in dtypes.FLOATING else NotImplemented
+
+
+@decomposition(aten.uniform.default, draws=True)
+def uniform(
+    out: TensorType,
+    key: Value,
+    stream: int,
+    x: Value,
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    generator: Any = None,
+) -> Any:
+    if out.dtype not in dtypes.FLOATING:
+        return NotImplemented
+    return prims.add(scaled(_uniform(key, stream, out), high - low), constant(x, low))
+
+
+@decomposition(aten.normal_functional.default, draws=True)
+def normal(
+    out: TensorType,
+    key: Value,
+    stream: int,
+    x: Value,
+    center: float = 0.0,
+    deviation: float = 1.0,
+    *,
+    generator: Any = None,
+) -> Any:
+    if out.dtype not in dtypes.FLOATING:
+        return NotImplemented
+    return prims.add(scaled(_normal(key, stream, out), deviation), constant(x, center))
+
+
+@decomposition(aten.bernoulli.p, draws=True)
+def bernoulli_p(
+    out: TensorType, key: Value, stream: int, x: Value, p: Any = 0.5, *, generator: Any = None
+) -> Any:
+    return cast(_chosen(key, stream, out, p), out.dtype)
+
+
+@decomposition(aten.bernoulli.default, draws=True)
+def bernoulli(out: TensorType, key: Value, stream: int, x: Value, *, generator: Any = None) -> Any:
+    return cast(_chosen(key, stream, out, x), out.dtype)
+
+
+@decomposition(aten.native_dropout.default, draws=True)
+def native_dropout(
+    out: tuple[TensorType, TensorType], key: Value, stream: int, x: Value, p: float, train: bool | None
+) -> Any:
+    if train is False or p == 0.0:
+        return x, constant(x, True, torch.bool)
+    keep = _chosen(key, stream, out[1], 1.0 - p)
+    survivor = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    return prims.mul(prims.mul(x, cast(keep, x.dtype)), constant(x, survivor)), keep
+
+
+@decomposition(aten.native_dropout_backward.default)
+def native_dropout_backward(out: TensorType, grad: Value, mask: Value, scale: float) -> Any:
+    return prims.mul(prims.mul(grad, cast(mask, grad.dtype)), constant(grad, scale))

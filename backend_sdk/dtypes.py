@@ -1,0 +1,57 @@
+"""Dtype sets and dtype facts that the contract is written in.
+
+Does not: decide promotion of aten ops (decompositions do) or what a backend supports (Capability does).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+FLOAT_DTYPES: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+COMPLEX_DTYPES: Final = (torch.complex128, torch.complex64)
+SIGNED_DTYPES: Final = (torch.int64, torch.int32, torch.int16, torch.int8)
+INTEGER_DTYPES: Final = (*SIGNED_DTYPES, torch.uint8)
+BOOL_DTYPES: Final = (torch.bool,)
+
+FLOATING: Final = frozenset(FLOAT_DTYPES)
+COMPLEX: Final = frozenset(COMPLEX_DTYPES)
+SIGNED: Final = frozenset(SIGNED_DTYPES)
+INTEGRAL: Final = frozenset(INTEGER_DTYPES)
+BOOLEAN: Final = frozenset(BOOL_DTYPES)
+REAL: Final = FLOATING | INTEGRAL
+NUMERIC: Final = REAL | COMPLEX
+ANY: Final = NUMERIC | BOOLEAN
+
+_BY_NAME: Final = {str(dtype).removeprefix("torch."): dtype for dtype in ANY}
+
+# Significand bits that are stored, without the implicit one (IEEE 754; bfloat16 as in its white paper).
+_FRACTION_BITS: Final = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
+
+
+def name(dtype: torch.dtype) -> str:
+    """``"float32"`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def by_name(text: str) -> torch.dtype:
+    """The dtype called ``text`` (``"float32"``). Raises ``KeyError`` for a dtype outside the contract."""
+    return _BY_NAME[text]
+
+
+def fraction_bits(dtype: torch.dtype) -> int:
+    """Stored significand bits of a real floating dtype."""
+    return _FRACTION_BITS[dtype]
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which composites carry intermediates: float32 for half precision, else ``dtype`` itself."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def reference_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the numeric truth: float64 for floats, complex128 for complex, else ``dtype`` itself."""
+    if dtype in FLOATING:
+        return torch.float64
+    return torch.complex128 if dtype in COMPLEX else dtype

@@ -1,0 +1,11 @@
+"""The typed prims graph over ``torch.fx``: building, verifying, printing.
+
+Does not: know backends or aten.
+"""
+
+from backend_sdk.graph.builder import GraphBuilder, Origin, Value
+from backend_sdk.graph.printer import format_graph
+from backend_sdk.graph.runnable import runnable
+from backend_sdk.graph.verifier import verify
+
+__all__ = ["GraphBuilder", "Origin", "Value", "format_graph", "runnable", "verify"]

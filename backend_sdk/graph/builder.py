@@ -1,0 +1,187 @@
+"""Builds a prims graph: every call of a contract op on graph values becomes a node, or its body.
+
+Equal calls become one node: the dialect has values only, so that is always right.
+
+Does not: decide what a backend claims (it asks ``claims``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from backend_sdk.errors import DialectError
+from backend_sdk.spec import Composite, Prim, Shape, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a node comes from: the aten op it stems from and the user's source line."""
+
+    op: str
+    location: str | None = None
+
+
+class Value:
+    """A value of the graph under construction: looks like a tensor to bodies and decompositions."""
+
+    __slots__ = ("node", "type")
+
+    def __init__(self, node: fx.Node, type: TensorType) -> None:
+        self.node = node
+        self.type = type
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    def __repr__(self) -> str:
+        return f"{self.node.name}: {self.type}"
+
+    def __bool__(self) -> bool:
+        raise DialectError(
+            f"the value {self!r} has no truth value while the graph is being built",
+            hint="use select(condition, x, y) in place of a Python condition",
+        )
+
+
+# claims(op, operand types, result types, attributes) says whether a composite stays whole.
+Claims = Callable[[Prim, tuple[TensorType | None, ...], tuple[TensorType, ...], dict[str, Any]], bool]
+
+
+def claim_everything(*_: Any) -> bool:
+    """A ``claims`` that keeps every composite whole."""
+    return True
+
+
+def claim_prims_only(*_: Any) -> bool:
+    """A ``claims`` that replaces every composite by its body."""
+    return False
+
+
+class GraphBuilder:
+    """Grows an ``fx.Graph`` of contract ops. ``origin`` is stamped on every node that is added."""
+
+    def __init__(self, claims: Claims = claim_everything) -> None:
+        self.graph = fx.Graph()
+        self.origin = Origin("")
+        self._claims = claims
+        self._known: dict[Any, Any] = {}
+        self._first_call: fx.Node | None = None
+        self.added: list[fx.Node] = []
+
+    def input(self, name: str, type: TensorType) -> Value:
+        """A new graph input, after those that exist."""
+        if self._first_call is None:
+            node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_before(self._first_call):
+                node = self.graph.placeholder(name)
+        node.meta["type"] = type
+        node.meta["origin"] = self.origin
+        return Value(node, type)
+
+    def emit(self, op: Prim, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """Add ``op``, or its body when the op is a composite that is not claimed.
+
+        Raises `DialectError` when the call breaks the op's rules.
+        """
+        types = tuple([None if operand is None else _type_of(op, operand) for operand in operands])
+        if op.identity is not None and op.identity(*types, **attributes):
+            return operands[0]
+        key = _call_key(op, operands, attributes)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        results = op.infer(types, attributes)
+        if isinstance(op, Composite) and not self._claims(op, types, results, attributes):
+            value = op.body(*operands, **attributes)
+            self._check_body(op, value, results)
+        else:
+            value = self.call(op, operands, attributes, results)
+        self._known[key] = value
+        return value
+
+    def call(
+        self, target: Any, operands: Sequence[Any], attributes: dict[str, Any], results: tuple[TensorType, ...]
+    ) -> Any:
+        """Add a node with the given result types; return its value, or a tuple of values for several results."""
+        arguments = _nodes_of(tuple(operands))
+        node = self.graph.call_function(target, arguments, _nodes_of(attributes))
+        return self.typed(node, results)
+
+    def call_foreign(self, target: Any, args: Any, kwargs: Any) -> fx.Node:
+        """Add a call of an op outside the contract with its own arguments. The caller types it."""
+        return self.graph.call_function(target, _nodes_of(args), _nodes_of(kwargs))
+
+    def typed(self, node: fx.Node, results: tuple[Any, ...], *, single: bool | None = None) -> Any:
+        """Stamp result types on a node; return its value, or values behind `operator.getitem` nodes.
+
+        ``single`` says that the node returns a bare value (default: when it has one result).
+        """
+        node.meta["origin"] = self.origin
+        self._first_call = self._first_call or node
+        self.added.append(node)
+        if len(results) == 1 if single is None else single:
+            node.meta["type"] = results[0]
+            return Value(node, results[0])
+        node.meta["type"] = results
+        values = []
+        for index, type in enumerate(results):
+            if not isinstance(type, TensorType):
+                values.append(type)
+                continue
+            item = self.graph.call_function(operator.getitem, (node, index))
+            item.meta["type"] = type
+            item.meta["origin"] = self.origin
+            values.append(Value(item, type))
+        return tuple(values)
+
+    def _check_body(self, op: Composite, value: Any, expected: tuple[TensorType, ...]) -> None:
+        values = value if isinstance(value, tuple) else (value,)
+        got = tuple(item.type for item in values)
+        if got != expected:
+            raise DialectError(
+                f"the body of composite {op.name} gives {list(got)}, its rules say {list(expected)}"
+            )
+
+
+def _type_of(op: Prim, operand: Any) -> TensorType:
+    if isinstance(operand, Value):
+        return operand.type
+    raise DialectError(
+        f"{op.name}: operand {operand!r} is a {type(operand).__name__}, not a value of the graph",
+        hint="operands go by position and are values; numbers become values through full(...)",
+    )
+
+
+def _nodes_of(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.node
+    if isinstance(value, (list, tuple)):
+        return tuple([_nodes_of(item) for item in value])
+    if isinstance(value, dict):
+        return {key: _nodes_of(item) for key, item in value.items()}
+    return value
+
+
+def _call_key(op: Prim, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    # repr keeps 1, 1.0, True, -0.0 and 0.0 apart, which compare equal but are different constants.
+    return (
+        op,
+        tuple([None if operand is None else operand.node for operand in operands]),
+        repr(attributes) if attributes else "",
+    )

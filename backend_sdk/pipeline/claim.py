@@ -1,0 +1,84 @@
+"""Claim: asks the backend about each op and remembers every answer.
+
+Does not: act on a refusal (decompose descends, partition places).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backend_sdk.backend import Backend
+from backend_sdk.contract import Node, Op, Support, op_name
+from backend_sdk.errors import PluginError
+from backend_sdk.spec import Prim, TensorType
+from backend_sdk.torch_compat.ops import is_overload, name_arguments
+
+
+class Claims:
+    """The backend's answers during one compilation. ``refusals`` holds the noes since it was last cleared."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.refusals: list[str] = []
+
+    def composite(
+        self,
+        op: Prim,
+        operands: tuple[TensorType | None, ...],
+        results: tuple[TensorType, ...],
+        attributes: dict[str, Any],
+    ) -> bool:
+        """Whether a composite stays whole."""
+        return bool(self.ask(Node(op, operands, results, attributes)))
+
+    def overload(
+        self,
+        op: Op,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: tuple[TensorType, ...],
+    ) -> Node | None:
+        """The node of an aten overload when the backend claims it directly, else None.
+
+        A backend that never names the overload is not asked: silence about aten is no refusal.
+        """
+        if op not in self._backend.implementations or not is_overload(op):
+            return None
+        operands: list[TensorType | None] = []
+        attributes: dict[str, Any] = {}
+        for name, argument in name_arguments(op, args, kwargs).items():
+            type = getattr(argument, "type", None)
+            if isinstance(type, TensorType):
+                operands.append(type)
+            else:
+                attributes[name] = argument
+        node = Node(op, tuple(operands), results, attributes)
+        return node if self.ask(node) else None
+
+    def ask(self, node: Node) -> Support:
+        """The backend's answer about one node."""
+        try:
+            support = self._backend.supports(node)
+        except Exception as error:
+            raise PluginError(
+                f"backend {self._backend.name!r}: supports({node}) raised {type(error).__name__}: {error}",
+                hint="supports() must answer YES or no(reason) for any node",
+            ) from error
+        if not isinstance(support, Support):
+            raise PluginError(
+                f"backend {self._backend.name!r}: supports({op_name(node.op)}) returned {support!r}",
+                hint="return backend_sdk.YES or backend_sdk.no(reason)",
+            )
+        if not support:
+            self.refusals.append(f"{node.name}: {support.reason}")
+        return support
+
+
+def operand_types(arguments: tuple[Any, ...]) -> tuple[TensorType | None, ...]:
+    """Types of the fx arguments of a contract op's node."""
+    return tuple([None if argument is None else argument.meta["type"] for argument in arguments])
+
+
+def result_types(meta: Any) -> tuple[TensorType, ...]:
+    """The result types of a node as a tuple."""
+    return meta if isinstance(meta, tuple) else (meta,)

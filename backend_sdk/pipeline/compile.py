@@ -1,0 +1,189 @@
+"""The driver: runs the passes in order over each captured graph and returns what torch calls.
+
+Does not: do any pass's work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import fx
+
+from backend_sdk.backend import Backend
+from backend_sdk.contract import Pass
+from backend_sdk.decomp import rules_with
+from backend_sdk.errors import FallbackWarning, SdkError
+from backend_sdk.graph import format_graph, verify
+from backend_sdk.pipeline import report as reports
+from backend_sdk.pipeline.capture import Captured, capture
+from backend_sdk.pipeline.decompose import Dialect, decompose
+from backend_sdk.pipeline.fuse import fuse
+from backend_sdk.pipeline.lower import lower
+from backend_sdk.pipeline.options import Options
+from backend_sdk.pipeline.partition import RegionStep, Step, partition
+from backend_sdk.pipeline.plan import make_plan
+from backend_sdk.pipeline.report import FALLBACK, GraphReport
+from backend_sdk.plugins import get_backend, plugin_of
+from backend_sdk.runtime.runner import Runner
+from backend_sdk.spec import SymExpr, TensorType
+from backend_sdk.torch_compat.dynamo_errors import through_dynamo
+
+log = logging.getLogger("backend_sdk")
+
+
+def compile_for_dynamo(
+    name: str, module: fx.GraphModule, inputs: Sequence[Any], options: Mapping[str, Any] | None
+) -> Callable[..., Any]:
+    """What ``torch.compile(backend="sdk:NAME")`` calls with each Dynamo graph.
+
+    Raises errors of the SDK's tree as themselves, not wrapped by Dynamo.
+    """
+    try:
+        return compile_module(module, inputs, get_backend(name), Options.parse(options))
+    except SdkError as error:
+        raise through_dynamo(error) from error.__cause__
+
+
+def compile_module(
+    module: fx.GraphModule, inputs: Sequence[Any], backend: Backend, options: Options
+) -> Callable[..., Any]:
+    """Compile a Dynamo graph, with its gradient when an input needs one."""
+    collectors = reports.current_collectors()
+
+    def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
+        try:
+            return compile_captured(captured, backend, options, collectors)
+        except SdkError as error:
+            raise through_dynamo(error) from error.__cause__
+
+    return capture(module, inputs, compile_graph)
+
+
+def compile_captured(
+    captured: Captured,
+    backend: Backend,
+    options: Options,
+    collectors: list[list[GraphReport]],
+) -> Runner:
+    """Run all passes over one functional aten graph."""
+    stages = _Stages(captured, backend, options)
+    plugin = plugin_of(backend.name)
+    passes = plugin.passes() if plugin is not None else ()
+    rules = rules_with(plugin.decompositions() if plugin is not None else {})
+    dialect = stages.run("decompose", lambda: decompose(captured, backend, rules, options))
+    _run_passes(passes, "decomposed", dialect.graph)
+    stages.run("verify", lambda: verify(dialect.graph, foreign=_is_placed))
+    stages.dump("dialect", lambda: format_graph(dialect.graph))
+    steps = stages.run("partition", lambda: partition(dialect, backend, may_demote=options.fallback != "error"))
+    steps = stages.run("fuse", lambda: fuse(steps))
+    for step in steps:
+        if isinstance(step, RegionStep):
+            _run_passes(passes, "partitioned", step.region.graph)
+    kernels = stages.run(
+        "lower",
+        lambda: [lower(step.region, backend) if isinstance(step, RegionStep) else None for step in steps],
+    )
+    plan = stages.run("plan", lambda: make_plan(dialect, steps, kernels, backend))
+    stages.dump("plan", lambda: str(plan))
+    runner = stages.run("run", lambda: Runner(plan, options.check))
+    stages.dump("run", lambda: runner.source)
+    report = _report(dialect, steps, runner, backend, stages.seconds)
+    reports.publish(report, collectors)
+    _announce(report, options)
+    return runner
+
+
+class _Stages:
+    """Times the passes and prints what they made, when asked to."""
+
+    _count = 0
+
+    def __init__(self, captured: Captured, backend: Backend, options: Options) -> None:
+        self.seconds: dict[str, float] = {}
+        self._folder = options.dump
+        if self._folder is not None:
+            self._folder = self._folder / f"{backend.name}-{_Stages._count:03d}-{captured.kind}"
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _Stages._count += 1
+        self.dump("aten", lambda: captured.graph.print_readable(print_output=False))
+
+    def run(self, stage: str, work: Callable[[], Any]) -> Any:
+        start = time.perf_counter()
+        result = work()
+        self.seconds[stage] = time.perf_counter() - start
+        return result
+
+    def dump(self, stage: str, text: Callable[[], str]) -> None:
+        if self._folder is not None:
+            (self._folder / f"{stage}.txt").write_text(text() + "\n")
+
+
+def _run_passes(passes: Sequence[Pass], stage: str, graph: fx.Graph) -> None:
+    for extra in passes:
+        if extra.stage == stage:
+            extra.run(graph)
+
+
+def _is_placed(node: fx.Node) -> bool:
+    """Whether a call of an op outside the contract is accounted for: claimed, or left to eager with a reason."""
+    return "call" in node.meta or "refusal" in node.meta
+
+
+def _report(
+    dialect: Dialect, steps: Sequence[Step], runner: Runner, backend: Backend, seconds: dict[str, float]
+) -> GraphReport:
+    regions = [step for step in steps if isinstance(step, RegionStep)]
+    crossing: Any = 0
+    for step in regions:
+        for item in (*step.inputs, *step.outputs):
+            type = item.meta["type"] if isinstance(item, fx.Node) else None
+            # What eager wrote or will read crosses the edge of a region; graph inputs and results do anyhow.
+            if isinstance(type, TensorType) and _touches_eager(item):
+                crossing = crossing + type.nbytes
+    static = not runner.arena.symbols
+    return GraphReport(
+        backend=backend.name,
+        kind=dialect.captured.kind,
+        nodes=dialect.judged(),
+        regions=len(regions),
+        kernels=len(regions),
+        eager_steps=len(steps) - len(regions),
+        bytes_crossing=str(crossing) if isinstance(crossing, SymExpr) else crossing,
+        arena_bytes=runner.arena.nbytes(()) if static else "dynamic",
+        seconds=seconds,
+    )
+
+
+def _touches_eager(item: Any) -> bool:
+    return "refusal" in item.meta or any("refusal" in user.meta for user in item.users)
+
+
+def _announce(report: GraphReport, options: Options) -> None:
+    """A fallback is never silent: one log line a graph, or a warning for each op."""
+    fallen = [node for node in report.nodes if node.verdict == FALLBACK]
+    if not fallen:
+        return
+    if options.fallback == "warn":
+        for node in fallen:
+            at = f" at {node.location}" if node.location else ""
+            reason = "; ".join(node.reasons)
+            warnings.warn(
+                f"sdk:{report.backend}: {node.op} runs in eager{at}: {reason}", FallbackWarning, stacklevel=2
+            )
+        return
+    names = sorted({node.op for node in fallen})
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    log.warning(
+        "sdk:%s: %d of %d nodes of a %s graph run in eager (%s); backend_sdk.explain() says why",
+        report.backend,
+        len(fallen),
+        len(report.nodes),
+        report.kind,
+        shown,
+    )
+
+

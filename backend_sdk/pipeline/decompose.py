@@ -1,0 +1,494 @@
+"""Decompose and claim: from an aten graph to a graph of what the backend takes.
+
+Each aten node is kept when the backend claims it, else goes through the first of: a rule of ours (or the
+vendor's), torch's decomposition, eager. A composite that the backend refuses is replaced by its body.
+
+Does not: place prims that the backend refuses (partition does); it only marks them with the reason.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from backend_sdk.backend import Backend
+from backend_sdk.contract import Node, op_name
+from backend_sdk.errors import DecompositionError, SdkError, UnsupportedOpError
+from backend_sdk.graph import GraphBuilder, Origin, Value
+from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
+from backend_sdk.pipeline.claim import Claims, operand_types, result_types
+from backend_sdk.pipeline.options import Options
+from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, NodeReport
+from backend_sdk.spec import Prim, SymExpr, TensorType, building
+from backend_sdk.torch_compat import decompositions
+from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random
+
+# Ops that shape, convert or make constants: an aten op that becomes one computing op and some of these is native.
+STRUCTURAL = frozenset({"full", "iota", "broadcast", "reshape", "permute", "convert"})
+
+# Checks that torch puts around data-dependent sizes. They constrain tracing and compute nothing.
+_TRACING_ONLY = frozenset(
+    {
+        torch.ops.aten.sym_constrain_range.default,
+        torch.ops.aten.sym_constrain_range_for_size.default,
+    }
+)
+
+
+@dataclass
+class Dialect:
+    """The graph after decomposition. ``outputs`` mirror the captured graph's: nodes, symbolic numbers or None.
+
+    ``attributes`` are the targets of ``get_attr`` nodes. ``key`` is the hidden input that random ops read.
+    """
+
+    graph: fx.Graph
+    captured: Captured
+    outputs: list[Any]
+    attributes: dict[str, Any]
+    key: fx.Node | None
+    work: list[tuple[NodeReport, list[fx.Node]]] = field(default_factory=list)
+
+    def judged(self) -> list[NodeReport]:
+        """The captured nodes with their verdicts, once it is known which nodes eager runs."""
+        for report, living in self.work:
+            report.ops = [op_name(node.target) for node in living]
+            refusals = [str(node.meta["refusal"]) for node in living if "refusal" in node.meta]
+            if refusals:
+                report.verdict = FALLBACK
+                report.reasons = report.reasons or refusals
+            elif living:
+                computing = [op for op in report.ops if op not in STRUCTURAL]
+                report.verdict = NATIVE if len(computing) <= 1 else DECOMPOSED
+        return [report for report, _ in self.work]
+
+
+def decompose(
+    captured: Captured, backend: Backend, rules: Mapping[Any, Callable[..., Any]], options: Options
+) -> Dialect:
+    """Translate a captured graph.
+
+    Raises `DecompositionError` for a rule that breaks its promise, `DeviceError` for an input on a foreign device,
+    and `UnsupportedOpError` for refused ops under ``fallback="error"``.
+    """
+    return _Translation(captured, backend, rules, options).run()
+
+
+class _Translation:
+    def __init__(
+        self,
+        captured: Captured,
+        backend: Backend,
+        rules: Mapping[Any, Callable[..., Any]],
+        options: Options,
+    ) -> None:
+        self._captured = captured
+        self._backend = backend
+        self._rules = rules
+        self._options = options
+        self._claims = Claims(backend)
+        self._builder = GraphBuilder(self._claims.composite)
+        self._attributes: dict[str, Any] = {}
+        self._symbols: set[str] = set()
+        self._key: Value | None = None
+        self._streams = 0
+        self._work: list[tuple[NodeReport, list[fx.Node]]] = []
+
+    # ---- the walk over the captured graph
+
+    def run(self) -> Dialect:
+        values: dict[fx.Node, Any] = {}
+        graph = self._captured.graph.graph
+        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        for node in placeholders:
+            values[node] = self._placeholder(node)
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                values[node] = self._constant(self._captured.graph, node)
+            elif node.op == "call_function":
+                self._translate_reported(node, values)
+        outputs = [self._output(item, values) for item in graph.output_node().args[0]]  # type: ignore[union-attr]
+        return self._finish(outputs)
+
+    def _placeholder(self, node: fx.Node) -> Any:
+        value = node.meta.get("val")
+        name = node.name
+        if isinstance(value, torch.Tensor):
+            check_device(value, name, self._backend.device, self._backend.name)
+            result = self._builder.input(name, tensor_type(value))
+            result.node.meta["boundary"] = boundary_type(value)
+            self._learn_symbols(result.type.shape)
+            return result
+        inner = self._builder.graph.placeholder(name)
+        number = dim_of(value)
+        inner.meta["type"] = number
+        inner.meta["origin"] = Origin("")
+        self._learn_symbols((number,))
+        return number if isinstance(number, SymExpr) else inner
+
+    def _learn_symbols(self, dims: Iterable[Any]) -> None:
+        for dim in dims:
+            if isinstance(dim, SymExpr) and dim.is_symbol:
+                self._symbols |= dim.symbols
+
+    def _constant(self, module: fx.GraphModule, node: fx.Node) -> Any:
+        target: Any = module
+        for part in str(node.target).split("."):
+            target = getattr(target, part)
+        name = f"constant_{len(self._attributes)}"
+        self._attributes[name] = target
+        # fx warns about get_attr targets that its owning module lacks; these are resolved by the plan.
+        inner = self._builder.graph.create_node("get_attr", name)
+        inner.meta["origin"] = Origin("")
+        if isinstance(target, torch.Tensor):
+            inner.meta["type"] = TensorType(tuple(target.shape), target.dtype)
+            return Value(inner, inner.meta["type"])
+        inner.meta["type"] = None
+        return inner
+
+    def _translate_reported(self, node: fx.Node, values: dict[fx.Node, Any]) -> None:
+        report = NodeReport(node.name, op_name(node.target), FREE, location=user_location(node))
+        self._builder.origin = Origin(report.op, report.location)
+        self._claims.refusals.clear()
+        start = len(self._builder.added)
+        values[node] = self._translate(node, values, ())
+        added = self._builder.added[start:]
+        if added or is_overload(node.target):
+            report.reasons = list(dict.fromkeys(self._claims.refusals))
+            self._work.append((report, added))
+
+    def _output(self, item: Any, values: dict[fx.Node, Any]) -> Any:
+        value = values[item] if isinstance(item, fx.Node) else item
+        return value.node if isinstance(value, Value) else value
+
+    # ---- one node
+
+    def _translate(self, node: fx.Node, values: dict[fx.Node, Any], outer: tuple[Any, ...]) -> Any:
+        target = node.target
+        if target is operator.getitem:
+            return values[node.args[0]][node.args[1]]  # type: ignore[index]
+        if target in _TRACING_ONLY:
+            return None
+        value = node.meta.get("val")
+        number = dim_of(value)
+        if isinstance(number, (SymExpr, int, float, bool)) and not isinstance(value, torch.Tensor):
+            if not isinstance(number, SymExpr) or number.symbols <= self._symbols:
+                return number
+        args = _substitute(node.args, values)
+        kwargs = _substitute(node.kwargs, values)
+        expected = _types(value)
+        if is_overload(target) and not self._is_opaque((args, kwargs), value):
+            for attempt in (self._claimed, self._by_rule, self._by_torch):
+                found, result = attempt(node, args, kwargs, expected, outer)
+                if found:
+                    return result
+            return self._eager(node, args, kwargs, expected, "no decomposition reaches the contract")
+        kind = "higher-order op" if is_higher_order(target) else "op outside aten's dense tensors"
+        return self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
+
+    def _is_opaque(self, arguments: Any, value: Any) -> bool:
+        """Whether an argument or result is not a dense strided tensor or number, which no rule can handle."""
+        found: list[Any] = []
+        fx.node.map_aggregate(arguments, lambda item: found.append(isinstance(item, fx.Node)))
+        fx.node.map_aggregate(
+            value, lambda item: found.append(isinstance(item, torch.Tensor) and item.layout != torch.strided)
+        )
+        return any(found)
+
+    def _claimed(
+        self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
+    ) -> tuple[bool, Any]:
+        results = _flat_types(expected)
+        if results is None:
+            return False, None
+        call = self._claims.overload(node.target, args, kwargs, results)
+        if call is None:
+            return False, None
+        result = self._foreign(node, args, kwargs, expected)
+        self._builder.added[-1].meta["call"] = call
+        return True, result
+
+    def _by_rule(
+        self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
+    ) -> tuple[bool, Any]:
+        target: Any = node.target
+        if is_random(target) and self._options.random == "eager":
+            result = self._eager(node, args, kwargs, expected, "random numbers by eager, as the options ask")
+            self._builder.added[-1].meta["requested"] = True
+            return True, result
+        rule = self._rules.get(target)
+        if rule is None:
+            return False, None
+        start = len(self._builder.added)
+        try:
+            with building(self._builder):
+                if getattr(rule, "draws", False):
+                    result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
+                else:
+                    result = rule(expected, *args, **kwargs)
+        except SdkError as error:
+            raise DecompositionError(
+                f"decomposition {rule.__name__} of {_describe_call(target, args, kwargs)}: {error.message}",
+                location=self._builder.origin.location,
+                hint=error.hint,
+            ) from error
+        except Exception as error:
+            raise DecompositionError(
+                f"decomposition {rule.__name__} of {_describe_call(target, args, kwargs)} raised "
+                f"{type(error).__name__}: {error}",
+                location=self._builder.origin.location,
+            ) from error
+        if result is NotImplemented:
+            return False, None
+        self._check_result(rule, target, args, kwargs, result, expected)
+        self._ask_about(self._builder.added[start:])
+        return True, result
+
+    def _by_torch(
+        self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
+    ) -> tuple[bool, Any]:
+        target: Any = node.target
+        if target in outer or is_random(target):
+            return False, None
+        fake_args = fx.node.map_arg(node.args, lambda n: n.meta["val"])
+        fake_kwargs = fx.node.map_arg(node.kwargs, lambda n: n.meta["val"])
+        try:
+            graph = _torch_decomposition(target, fake_args, fake_kwargs)
+        except Exception as error:
+            self._claims.refusals.append(
+                f"{op_name(target)}: torch's decomposition fails on these arguments "
+                f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+            )
+            return False, None
+        if graph is None:
+            return False, None
+        leaves: list[Any] = []
+        fx.node.map_aggregate((args, kwargs), lambda item: leaves.append(item))
+        tensors = iter([leaf for leaf in leaves if isinstance(leaf, Value)])
+        inner: dict[fx.Node, Any] = {}
+        result: Any = None
+        for step in graph.graph.nodes:
+            if step.op == "placeholder":
+                inner[step] = next(tensors)
+            elif step.op == "get_attr":
+                inner[step] = self._constant(graph, step)
+            elif step.op == "call_function":
+                inner[step] = self._translate(step, inner, (*outer, target))
+            elif step.op == "output":
+                result = _substitute(step.args[0], inner)
+        if isinstance(expected, tuple) and isinstance(result, (list, tuple)):
+            result = tuple(result)
+        self._check_result(None, target, args, kwargs, result, expected)
+        return True, result
+
+    def _eager(self, node: fx.Node, args: Any, kwargs: Any, expected: Any, reason: str) -> Any:
+        result = self._foreign(node, args, kwargs, expected)
+        self._builder.added[-1].meta["refusal"] = reason
+        self._claims.refusals.append(f"{op_name(node.target)}: {reason}")
+        return result
+
+    def _foreign(self, node: fx.Node, args: Any, kwargs: Any, expected: Any) -> Any:
+        """Add the captured call as it is. Its operands must get the strides that eager would give them."""
+        layouts: list[Any] = []
+        fx.node.map_arg((node.args, node.kwargs), lambda n: layouts.append(_layout(n.meta.get("val"))))
+        results = expected if isinstance(expected, tuple) else (expected,)
+        for result in results:
+            if isinstance(result, TensorType):
+                self._learn_symbols(result.shape)
+            elif isinstance(result, SymExpr):
+                self._learn_symbols((result,))
+        inner = self._builder.call_foreign(node.target, args, kwargs)
+        inner.meta["layouts"] = layouts
+        if isinstance(expected, (SymExpr, type(None))):
+            inner.meta["type"] = expected
+            inner.meta["origin"] = self._builder.origin
+            self._builder.added.append(inner)
+            return expected
+        return self._builder.typed(inner, results, single=not isinstance(expected, tuple))
+
+    # ---- questions and checks
+
+    def _ask_about(self, added: list[fx.Node]) -> None:
+        for inner in added:
+            if not isinstance(inner.target, Prim) or "call" in inner.meta:
+                continue
+            call = Node(
+                inner.target, operand_types(inner.args), result_types(inner.meta["type"]), dict(inner.kwargs)
+            )
+            inner.meta["call"] = call
+            support = self._claims.ask(call)
+            if not support:
+                inner.meta["refusal"] = support.reason
+
+    def _check_result(
+        self, rule: Any, target: Any, args: Any, kwargs: Any, result: Any, expected: Any
+    ) -> None:
+        got = fx.node.map_aggregate(result, lambda item: item.type if isinstance(item, Value) else item)
+        # A result that eager leaves undefined may be computed all the same.
+        if _matches(got, expected):
+            return
+        name = f"decomposition {rule.__name__}" if rule is not None else "torch's decomposition"
+        raise DecompositionError(
+            f"{name} of {_describe_call(target, args, kwargs)} gives {got}, eager gives {expected}",
+            location=self._builder.origin.location,
+        )
+
+    def _random_key(self) -> Value:
+        if self._key is None:
+            self._key = self._builder.input("random_key", TensorType((1,), torch.int64))
+        return self._key
+
+    def _next_stream(self) -> int:
+        self._streams += 1
+        return self._streams
+
+    # ---- the end
+
+    def _finish(self, outputs: list[Any]) -> Dialect:
+        graph = self._builder.graph
+        graph.output(tuple(item for item in outputs if isinstance(item, fx.Node)))
+        graph.eliminate_dead_code(is_impure_node=_must_stay)
+        alive = set(graph.nodes)
+        work = [(report, [node for node in added if node in alive]) for report, added in self._work]
+        refused = [
+            node
+            for _, living in work
+            for node in living
+            if "refusal" in node.meta and "requested" not in node.meta
+        ]
+        if refused and self._options.fallback == "error":
+            raise self._unsupported(refused)
+        key = self._key.node if self._key is not None else None
+        return Dialect(graph, self._captured, outputs, self._attributes, key, work)
+
+    def _unsupported(self, refused: list[fx.Node]) -> UnsupportedOpError:
+        first = refused[0]
+        call = first.meta.get("call")
+        name = op_name(first.target)
+        what = str(call) if call is not None else f"{name} -> {first.meta['type']}"
+        others = sorted({op_name(inner.target) for inner in refused} - {name})
+        more = f"\n  also refused in this graph: {', '.join(others)}" if others else ""
+        hint = (
+            f"implement it (@implements(prims.{name})), or compile with options={{'fallback': 'allow'}}"
+            if isinstance(first.target, Prim)
+            else f"claim it (@implements(torch.ops.{name})), or compile with options={{'fallback': 'allow'}}"
+        )
+        return UnsupportedOpError(
+            f"backend {self._backend.name!r} cannot run {what}: {first.meta['refusal']}, "
+            f"and fallback is 'error'{more}",
+            location=first.meta["origin"].location,
+            hint=hint,
+        )
+
+
+def _must_stay(node: fx.Node) -> bool:
+    """Whether a node counts even when nothing reads its value: an input, or a call with an effect."""
+    if node.op in ("placeholder", "output"):
+        return True
+    if node.op != "call_function" or isinstance(node.target, Prim) or node.target is operator.getitem:
+        return False
+    return node.meta.get("type") is None or has_effect(node.target)
+
+
+def _substitute(arguments: Any, values: Mapping[fx.Node, Any]) -> Any:
+    return _plain(fx.node.map_arg(arguments, lambda node: _Boxed(values[node])))
+
+
+class _Boxed:
+    """Carries a value through fx's argument mapping, which treats tuples of values as containers."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _plain(arguments: Any) -> Any:
+    if isinstance(arguments, _Boxed):
+        return arguments.value
+    if isinstance(arguments, tuple):
+        return tuple([_plain(item) for item in arguments])
+    if isinstance(arguments, list):
+        return [_plain(item) for item in arguments]
+    if isinstance(arguments, dict):
+        return {key: _plain(item) for key, item in arguments.items()}
+    return arguments
+
+
+def _types(value: Any) -> Any:
+    """Types of a node's fake value: a `TensorType`, a `SymExpr`, None, or a tuple of them."""
+    if isinstance(value, torch.Tensor):
+        return tensor_type(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(_types(item) for item in value)
+    return dim_of(value)
+
+
+def _flat_types(expected: Any) -> tuple[TensorType, ...] | None:
+    types = expected if isinstance(expected, tuple) else (expected,)
+    return types if all(isinstance(type, TensorType) for type in types) else None
+
+
+def _matches(got: Any, expected: Any) -> bool:
+    if isinstance(expected, tuple):
+        return (
+            isinstance(got, (tuple, list))
+            and len(got) == len(expected)
+            and all(_matches(g, e) for g, e in zip(got, expected, strict=True))
+        )
+    return expected is None or got == expected
+
+
+def _layout(value: Any) -> tuple[Any, ...] | None:
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        return tuple(dim_of(stride) for stride in value.stride())
+    return None
+
+
+def _describe_call(target: Any, args: Any, kwargs: Any) -> str:
+    def show(item: Any) -> str:
+        return str(item.type) if isinstance(item, Value) else repr(item)
+
+    parts = [
+        f"[{', '.join(map(show, item))}]" if isinstance(item, (list, tuple)) else show(item) for item in args
+    ]
+    parts += [f"{key}={show(item)}" for key, item in kwargs.items()]
+    return f"{op_name(target)}({', '.join(parts)})"
+
+
+_DECOMPOSED_BY_TORCH: dict[Any, fx.GraphModule | None] = {}
+_MOST_REMEMBERED = 4096
+
+
+def _torch_decomposition(target: Any, args: Any, kwargs: Any) -> fx.GraphModule | None:
+    """torch's decomposition, remembered for static arguments: models repeat their layers."""
+    key = _static_key(target, args, kwargs)
+    if key is None:
+        return decompositions.decompose(target, args, kwargs)
+    if key not in _DECOMPOSED_BY_TORCH:
+        if len(_DECOMPOSED_BY_TORCH) >= _MOST_REMEMBERED:
+            _DECOMPOSED_BY_TORCH.clear()
+        _DECOMPOSED_BY_TORCH[key] = decompositions.decompose(target, args, kwargs)
+    return _DECOMPOSED_BY_TORCH[key]
+
+
+def _static_key(target: Any, args: Any, kwargs: Any) -> Any:
+    static = True
+
+    def show(item: Any) -> Any:
+        nonlocal static
+        if isinstance(item, torch.Tensor):
+            layout = (tuple(item.shape), tuple(item.stride()), item.dtype, item.requires_grad)
+            static = static and all(isinstance(n, int) for part in layout[:2] for n in part)  # type: ignore[union-attr]
+            return repr(layout)
+        if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            static = False
+        return repr(item)
+
+    shown = fx.node.map_aggregate((args, kwargs), show)
+    return (target, repr(shown), torch.get_default_dtype()) if static else None

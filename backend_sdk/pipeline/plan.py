@@ -1,0 +1,146 @@
+"""Plan: names every value, decides who allocates it, and lays the intermediates out in an arena.
+
+Does not: run (``backend_sdk.runtime.runner`` does).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from backend_sdk.backend import Backend
+from backend_sdk.contract import Kernel
+from backend_sdk.pipeline.capture import boundary_type
+from backend_sdk.pipeline.decompose import Dialect
+from backend_sdk.pipeline.partition import EagerStep, RegionStep, Step
+from backend_sdk.runtime.eager import EagerCall
+from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan
+from backend_sdk.spec import SymExpr
+from backend_sdk.torch_compat.ops import has_effect
+
+
+def make_plan(
+    dialect: Dialect, steps: Sequence[Step], kernels: Sequence[Kernel | None], backend: Backend
+) -> Plan:
+    """The plan of ``steps``; ``kernels[i]`` is the kernel of step i when it is a region."""
+    graph = dialect.graph
+    constants = {
+        node.name: dialect.attributes[str(node.target)] for node in graph.nodes if node.op == "get_attr"
+    }
+    returned = {item for item in dialect.outputs if isinstance(item, fx.Node)}
+    last_read = _last_reads(steps, returned)
+    actions: list[KernelAction | EagerAction] = []
+    buffers: list[Buffer] = []
+    picks: dict[fx.Node, list[fx.Node]] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is operator.getitem and "refusal" in node.args[0].meta:
+            picks.setdefault(node.args[0], []).append(node)
+    for index, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
+        if isinstance(step, RegionStep):
+            assert kernel is not None
+            if not kernel.allocates_outputs:
+                for node in step.outputs:
+                    arena = node not in returned
+                    buffers.append(Buffer(node.name, node.meta["type"], index, last_read.get(node, index), arena))
+            actions.append(
+                KernelAction(
+                    kernel,
+                    step.region,
+                    tuple(_name(item) for item in step.inputs),
+                    tuple(node.name for node in step.outputs),
+                )
+            )
+        else:
+            actions.append(_eager_action(step, picks.get(step.node, []), backend))
+    placeholders = [node for node in graph.nodes if node.op == "placeholder" and node is not dialect.key]
+    return Plan(
+        name=f"{backend.name} {dialect.captured.kind}",
+        backend=backend.name,
+        device=backend.device,
+        inputs=tuple((node.name, node.meta["type"]) for node in placeholders),
+        key=dialect.key.name if dialect.key is not None else None,
+        constants=constants,
+        actions=tuple(actions),
+        buffers=tuple(buffers),
+        outputs=_outputs(dialect),
+        frees=_frees(steps, last_read, returned),
+    )
+
+
+def _name(item: fx.Node | SymExpr) -> str:
+    return item.source if isinstance(item, SymExpr) else item.name
+
+
+def _reads(step: Step) -> list[fx.Node]:
+    if isinstance(step, RegionStep):
+        return [item for item in step.inputs if isinstance(item, fx.Node)]
+    return step.node.all_input_nodes
+
+
+def _last_reads(steps: Sequence[Step], returned: set[fx.Node]) -> dict[fx.Node, int]:
+    """The last step that reads each value. A value that a later alias may show lives as long as the alias:
+    what eager returns can be a view of what it was given."""
+    last: dict[fx.Node, int] = {}
+    for index, step in enumerate(steps):
+        for node in _reads(step):
+            last[node] = index
+    for index in range(len(steps) - 1, -1, -1):
+        step = steps[index]
+        if isinstance(step, RegionStep):
+            results: Sequence[fx.Node] = step.outputs
+        else:
+            results = [step.node, *(user for user in step.node.users if user.target is operator.getitem)]
+        reach = max((last.get(node, index) for node in results), default=index)
+        if any(node in returned for node in results):
+            reach = len(steps)
+        for node in _reads(step):
+            last[node] = max(last[node], reach)
+    return last
+
+
+def _frees(
+    steps: Sequence[Step], last_read: dict[fx.Node, int], returned: set[fx.Node]
+) -> tuple[tuple[str, ...], ...]:
+    """Names that each step is the last to need."""
+    frees: list[list[str]] = [[] for _ in steps]
+    for node, index in last_read.items():
+        if node not in returned and index < len(steps) and node.op != "get_attr":
+            frees[index].append(node.name)
+    return tuple(tuple(names) for names in frees)
+
+
+def _eager_action(step: EagerStep, picks: list[fx.Node], backend: Backend) -> EagerAction:
+    node = step.node
+    call = EagerCall(node.target, node.args, node.kwargs, node.meta.get("layouts"), backend.name, node.meta["origin"])
+    return EagerAction(
+        call,
+        result=node.name,
+        type=node.meta["type"],
+        picks=tuple((pick.name, int(pick.args[1]), pick.meta["type"]) for pick in picks),
+        has_effect=has_effect(node.target),
+    )
+
+
+def _outputs(dialect: Dialect) -> tuple[Output, ...]:
+    """What the plan returns. Each distinct captured value gets memory of its own, so that the user's in-place
+    change of one result shows in no other result and in no input, unless eager's would."""
+    captured = dialect.captured.graph.graph.output_node().args[0]
+    owners: dict[Any, Any] = {}
+    outputs = []
+    for index, (item, origin) in enumerate(zip(dialect.outputs, captured, strict=True)):  # type: ignore[arg-type]
+        visible = index < dialect.captured.visible
+        if not isinstance(item, fx.Node):
+            outputs.append(Output(None, item, None, visible, False))
+            continue
+        value = origin.meta.get("val")
+        layout = boundary_type(value).strides if isinstance(value, torch.Tensor) else None
+        is_input = origin.op == "placeholder"
+        shared = owners.setdefault(item, origin) is not origin or (item.op == "placeholder" and not is_input)
+        constant = item.op == "get_attr"
+        outputs.append(Output(item.name, None, layout, visible, (shared or constant) and visible, is_input))
+    return tuple(outputs)

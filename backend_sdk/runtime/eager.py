@@ -1,0 +1,110 @@
+"""One call that runs in eager: a refused prim by its reference, any other op by torch.
+
+Does not: decide that it falls back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from backend_sdk.contract import op_name
+from backend_sdk.errors import KernelRaisedError
+from backend_sdk.spec import Prim, SymExpr
+
+Layouts = list[tuple[Any, ...] | None]
+
+
+class EagerCall:
+    """Calls ``target`` on the values of its arguments' ``leaves`` (graph nodes and symbolic numbers, in order).
+
+    torch's kernels may depend on strides (``view`` does), so each tensor gets the strides that eager would give
+    it, ``layouts``, in the order of the call's tensors; None for a prim, whose reference takes any.
+    """
+
+    def __init__(
+        self, target: Any, args: Any, kwargs: Any, layouts: Layouts | None, backend: str, origin: Any
+    ) -> None:
+        self.target = target
+        self.leaves: list[fx.Node | SymExpr] = []
+        self.layout_numbers: list[tuple[SymExpr | int, ...] | None] = []
+        self._function = target.reference if isinstance(target, Prim) else target
+        self._backend = backend
+        self._origin = origin
+        self._layouts = iter(layouts) if layouts is not None else None
+        self._arguments = self._template(args), self._template(dict(kwargs))
+
+    def __call__(self, leaves: tuple[Any, ...], layouts: tuple[Any, ...]) -> Any:
+        """Run on the values of ``leaves``; ``layouts`` holds concrete strides (None: any) for each of them."""
+        values = [
+            value if strides is None or value.stride() == strides else with_strides(value, strides)
+            for value, strides in zip(leaves, layouts, strict=True)
+        ]
+        args, kwargs = _fill(self._arguments, values)
+        try:
+            return self._function(*args, **kwargs)
+        except Exception as error:
+            raise KernelRaisedError(
+                f"{op_name(self.target)}, which runs in eager for backend {self._backend!r}, raised "
+                f"{type(error).__name__}: {error}",
+                location=self._origin.location,
+            ) from error
+
+    def _template(self, argument: Any) -> Any:
+        if isinstance(argument, fx.Node):
+            layout = next(self._layouts) if self._layouts is not None else None
+            return self._leaf(argument, layout)
+        if isinstance(argument, SymExpr):
+            return self._leaf(argument, None)
+        if isinstance(argument, tuple):
+            return tuple(self._template(item) for item in argument)
+        if isinstance(argument, list):
+            return [self._template(item) for item in argument]
+        if isinstance(argument, dict):
+            return {key: self._template(item) for key, item in argument.items()}
+        return argument
+
+    def _leaf(self, value: fx.Node | SymExpr, layout: tuple[Any, ...] | None) -> _Slot:
+        self.leaves.append(value)
+        self.layout_numbers.append(layout)
+        return _Slot(len(self.leaves) - 1)
+
+
+class _Slot:
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _fill(template: Any, values: list[Any]) -> Any:
+    if isinstance(template, _Slot):
+        return values[template.index]
+    if isinstance(template, tuple):
+        return tuple([_fill(item, values) for item in template])
+    if isinstance(template, list):
+        return [_fill(item, values) for item in template]
+    if isinstance(template, dict):
+        return {key: _fill(item, values) for key, item in template.items()}
+    return template
+
+
+def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """A copy of ``tensor`` with the given strides; dense where those would lay elements over one another."""
+    distinct = tuple(1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True))
+    if _overlaps(distinct, strides):
+        return tensor.clone(memory_format=torch.contiguous_format)
+    copy = torch.empty_strided(distinct, strides, dtype=tensor.dtype, device=tensor.device)
+    copy.copy_(tensor[tuple(slice(0, size) for size in distinct)])
+    return copy.expand(tensor.shape)
+
+
+def _overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    reach = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(shape, strides, strict=True) if size > 1):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False

@@ -1,0 +1,352 @@
+"""Runs a plan: writes it out as one Python function that calls kernels, eager ops and nothing else.
+
+Does not: decide anything; the plan has decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from backend_sdk.contract import Kernel, op_name
+from backend_sdk.errors import KernelError, KernelRaisedError, SdkError
+from backend_sdk.graph.runnable import bound_symbols, symbols_of
+from backend_sdk.runtime.arena import Arena, Lifetime, layout
+from backend_sdk.runtime.eager import with_strides
+from backend_sdk.runtime.function_kernel import check_results
+from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan
+from backend_sdk.runtime.source import SourceWriter
+from backend_sdk.spec import SymExpr, TensorType
+from backend_sdk.spec.symbolic import contiguous_strides, element_count
+
+
+class Runner:
+    """Calls a plan with a list of inputs, which it empties, and returns a list of results.
+
+    ``check`` is the option of that name: ``first``, ``always`` or ``never``.
+    """
+
+    def __init__(self, plan: Plan, check: str) -> None:
+        self.plan = plan
+        program = _Program(plan)
+        self.source = program.source
+        self.arena = program.arena
+        self._fast = program.compile(checked=False)
+        self._checked = self._fast if check == "never" else program.compile(checked=True)
+        self._check = check
+        self._run = self._checked
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        results: list[Any] = self._run(inputs)
+        if self._check != "always":
+            self._run = self._fast
+        return results
+
+
+def draw_key() -> torch.Tensor:
+    """A fresh key for the random ops of one call, from torch's default generator."""
+    return torch.randint(-(2**63), 2**63 - 1, (1,), dtype=torch.int64)
+
+
+class ArenaPool:
+    """Arenas that are not in use, by the sizes they were laid out for.
+
+    A call takes one and gives it back, so that concurrent calls of one plan never share memory.
+    """
+
+    _MOST_LAYOUTS = 8
+
+    def __init__(self, plan: Plan) -> None:
+        self._device = plan.device
+        self._buffers = [buffer for buffer in plan.buffers if buffer.in_arena]
+        self.symbols = tuple(sorted(symbols_of(tuple(buffer.type for buffer in self._buffers))))
+        self._free: dict[tuple[int, ...], list[Arena]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(buffer.name for buffer in self._buffers)
+
+    def take(self, sizes: tuple[int, ...]) -> Arena:
+        """An arena for these values of `symbols`."""
+        free = self._free.get(sizes)
+        if free:
+            return free.pop()
+        return self._lay_out(sizes)
+
+    def give_back(self, sizes: tuple[int, ...], arena: Arena) -> None:
+        """Let later calls use ``arena``."""
+        if sizes not in self._free and len(self._free) >= self._MOST_LAYOUTS:
+            self._free.pop(next(iter(self._free)), None)
+        self._free.setdefault(sizes, []).append(arena)
+
+    def nbytes(self, sizes: tuple[int, ...]) -> int:
+        """Bytes of an arena for these values of `symbols`."""
+        return layout(self._lifetimes(self._shapes(sizes)))[1]
+
+    def _shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        table = dict(zip(self.symbols, sizes, strict=True))
+        return [
+            tuple(int(dim.evaluate(table)) if isinstance(dim, SymExpr) else dim for dim in buffer.type.shape)
+            for buffer in self._buffers
+        ]
+
+    def _lifetimes(self, shapes: Sequence[tuple[int, ...]]) -> list[Lifetime]:
+        return [
+            Lifetime(int(element_count(shape)) * buffer.type.dtype.itemsize, buffer.first, buffer.last)  # type: ignore[arg-type]
+            for buffer, shape in zip(self._buffers, shapes, strict=True)
+        ]
+
+    def _lay_out(self, sizes: tuple[int, ...]) -> Arena:
+        shapes = self._shapes(sizes)
+        offsets, size = layout(self._lifetimes(shapes))
+        return Arena(self._device, shapes, [buffer.type.dtype for buffer in self._buffers], offsets, size)
+
+
+class _Program:
+    """Writes the function. Values are called ``v_<name>``, symbols keep their names."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._writer = SourceWriter(plan.name)
+        self._checked: dict[str, Any] = {}
+        self._own_buffers = {buffer.name: buffer for buffer in plan.buffers if not buffer.in_arena}
+        self.arena = ArenaPool(plan)
+        self._write()
+        self.source = self._writer.source
+
+    def compile(self, *, checked: bool) -> Callable[[list[Any]], list[Any]]:
+        return self._writer.compile("run", self._checked if checked else None)
+
+    def _write(self) -> None:
+        writer = self._writer
+        writer.line("def run(inputs):", indent=0)
+        writer.line("step = -1")
+        writer.line("try:")
+        self._enter()
+        self._allocate()
+        for index, action in enumerate(self._plan.actions):
+            self._emit(f"step = {index}")
+            if isinstance(action, KernelAction):
+                self._kernel(action)
+            else:
+                self._eager(action)
+            if self._plan.frees[index]:
+                self._emit(f"del {', '.join(map(_local, self._plan.frees[index]))}")
+        self._leave()
+        failed = writer.bind(_Failure(self._plan), "failed")
+        writer.line("except Exception as error:")
+        writer.line(f"    raise {failed}(step, error, locals()) from error")
+
+    def _emit(self, text: str) -> None:
+        self._writer.line(text, indent=2)
+
+    def _enter(self) -> None:
+        inputs = [(_local(name), type) for name, type in self._plan.inputs]
+        if inputs:
+            self._emit(f"{', '.join(name for name, _ in inputs)}, = inputs")
+        self._emit("inputs.clear()")
+        for symbol, source in bound_symbols(inputs).items():
+            self._emit(f"{symbol} = {source}")
+        for name, value in self._plan.constants.items():
+            self._emit(f"{_local(name)} = {self._writer.bind(value, 'constant')}")
+        if self._plan.key is not None:
+            self._emit(f"{_local(self._plan.key)} = {self._writer.bind(draw_key, 'draw_key')}()")
+        if any(self._may_alias(output) for output in self._plan.outputs):
+            tensors = [name for name, type in inputs if isinstance(type, TensorType)]
+            tensors += [
+                _local(name) for name, value in self._plan.constants.items() if isinstance(value, torch.Tensor)
+            ]
+            self._emit(f"taken = {self._writer.bind(_storages, 'storages')}(({''.join(t + ', ' for t in tensors)}))")
+
+    def _allocate(self) -> None:
+        if not self.arena.names:
+            return
+        pool = self._writer.bind(self.arena, "arena")
+        self._emit(f"sizes = ({''.join(symbol + ', ' for symbol in self.arena.symbols)})")
+        self._emit(f"arena = {pool}.take(sizes)")
+        self._emit(f"{', '.join(map(_local, self.arena.names))}, = arena.buffers")
+        if any(self._may_alias(output) for output in self._plan.outputs):
+            self._emit("taken.add(arena.start)")
+
+    def _kernel(self, action: KernelAction) -> None:
+        arguments = self._tuple(action.inputs)
+        kernel = action.kernel
+        if not kernel.allocates_outputs:
+            for name in action.outputs:
+                if name in self._own_buffers:
+                    self._emit(f"{_local(name)} = {self._empty(self._own_buffers[name])}")
+            self._emit(f"{self._writer.bind(kernel.run, 'kernel')}({arguments}, {self._tuple(action.outputs)})")
+            return
+        check = _RegionCheck(action, self._plan.backend)
+        name = self._writer.bind(check, "kernel")
+        if kernel.diagnose is not None:
+            self._checked[name] = _diagnosing(kernel)
+        symbols = sorted(symbols_of(tuple(out.type for out in action.region.outputs)))
+        table = f"{{{', '.join(f'{symbol!r}: {symbol}' for symbol in symbols)}}}"
+        targets = "".join(_local(output) + ", " for output in action.outputs)
+        left = f"{targets}= " if targets else ""
+        self._emit(f"{left}{name}({arguments}, {table})")
+
+    def _eager(self, action: EagerAction) -> None:
+        call = action.call
+        leaves = "".join(
+            (leaf.source if isinstance(leaf, SymExpr) else _local(leaf.name)) + ", " for leaf in call.leaves
+        )
+        layouts = self._writer.literal(tuple(call.layout_numbers))
+        result = action.type.source if _is_symbol(action.type) else _local(action.result)
+        self._emit(f"{result} = {self._writer.bind(call, 'eager')}(({leaves}), {layouts})")
+        self._bind_new_symbols(action.result, action.type)
+        for name, index, type in action.picks:
+            self._emit(f"{_local(name)} = {_local(action.result)}[{index}]")
+            self._bind_new_symbols(name, type)
+
+    def _bind_new_symbols(self, name: str, type: Any) -> None:
+        """Sizes that only the data decides become known with the result that has them."""
+        for symbol, source in bound_symbols([(_local(name), type)]).items():
+            if symbol != source and isinstance(type, TensorType):
+                self._emit(f"{symbol} = {source}")
+
+    def _leave(self) -> None:
+        items = []
+        for index, output in enumerate(self._plan.outputs):
+            items.append(self._result(output, index))
+        if self.arena.names:
+            self._emit(f"{self._writer.bind(self.arena, 'arena')}.give_back(sizes, arena)")
+        self._emit(f"return [{', '.join(items)}]")
+
+    def _result(self, output: Output, index: int) -> str:
+        if output.name is None:
+            return self._writer.literal(output.number)
+        local = _local(output.name)
+        if output.is_input and not output.copy:
+            return local
+        strides = self._writer.literal(output.strides)
+        if output.name in self._own_buffers and not output.copy:
+            buffer = self._own_buffers[output.name]
+            if output.strides is None or output.strides == contiguous_strides(buffer.type.shape):
+                return local
+            if not output.visible:
+                return local
+        result = f"r_{index}"
+        if output.copy:
+            self._emit(f"{result} = {self._writer.bind(_copy, 'copy')}({local}, {strides})")
+        elif output.visible:
+            self._emit(f"{result} = {self._writer.bind(_own, 'own')}({local}, {strides}, taken)")
+        elif self.arena.names:
+            self._emit(f"{result} = {local}.clone() if arena.holds({local}) else {local}")
+        else:
+            return local
+        return result
+
+    def _may_alias(self, output: Output) -> bool:
+        return output.name is not None and output.visible and not output.is_input
+
+    def _empty(self, buffer: Buffer) -> str:
+        shape = self._writer.literal(buffer.type.shape)
+        strides = self._writer.literal(contiguous_strides(buffer.type.shape))
+        empty = self._writer.bind(self._plan.device.empty, "empty")
+        return f"{empty}({shape}, {strides}, {buffer.type.dtype})"
+
+    def _tuple(self, names: Iterable[str]) -> str:
+        known = self._plan_symbols
+        return f"({''.join((name if name in known else _local(name)) + ', ' for name in names)})"
+
+    @property
+    def _plan_symbols(self) -> frozenset[str]:
+        return frozenset(
+            size.source
+            for action in self._plan.actions
+            if isinstance(action, KernelAction)
+            for size in action.region.inputs
+            if isinstance(size, SymExpr)
+        )
+
+
+def _local(name: str) -> str:
+    return f"v_{name}"
+
+
+def _is_symbol(type: Any) -> bool:
+    return isinstance(type, SymExpr) and type.is_symbol
+
+
+def _storages(tensors: tuple[torch.Tensor, ...]) -> set[int]:
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
+
+
+def _own(tensor: torch.Tensor, strides: tuple[int, ...] | None, taken: set[int]) -> torch.Tensor:
+    """``tensor`` with eager's strides and memory that no input and no earlier result has."""
+    if strides is None:
+        return tensor
+    if tensor.stride() != strides and tensor.numel() > 0:
+        tensor = with_strides(tensor, strides)
+    elif tensor.untyped_storage().data_ptr() in taken:
+        tensor = _copy(tensor, strides)
+    taken.add(tensor.untyped_storage().data_ptr())
+    return tensor
+
+
+def _copy(tensor: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
+    return tensor.clone() if strides is None else with_strides(tensor, strides)
+
+
+def _diagnosing(kernel: Kernel) -> Callable[..., Any]:
+    diagnose = kernel.diagnose
+    assert diagnose is not None
+    return lambda inputs, symbols: diagnose(inputs)
+
+
+class _RegionCheck:
+    """Runs an allocating kernel and checks what it returns."""
+
+    def __init__(self, action: KernelAction, backend: str) -> None:
+        self._run = action.kernel.run
+        self._types = tuple(output.type for output in action.region.outputs)
+        self._subject = f"backend {backend!r}: the kernel of {action.region.name}"
+
+    def __call__(self, inputs: tuple[Any, ...], symbols: dict[str, int]) -> Sequence[torch.Tensor]:
+        results: Sequence[torch.Tensor] = self._run(inputs)
+        check_results(results, self._types, symbols, lambda: self._subject)
+        return results
+
+
+class _Failure:
+    """Explains what failed in a run: which action, for whom, at which line of the user's."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __call__(self, step: int, error: Exception, local: dict[str, Any]) -> Exception:
+        action = self._plan.actions[step] if 0 <= step < len(self._plan.actions) else None
+        if not isinstance(action, KernelAction):
+            return error if isinstance(error, SdkError) else self._outside(error)
+        diagnosis = self._diagnose(action, local)
+        if diagnosis is not None:
+            return diagnosis
+        if isinstance(error, SdkError):
+            return error
+        origins = [node.meta["origin"] for node in action.region.graph.nodes if "call" in node.meta]
+        ops = ", ".join(op_name(n.target) for n in action.region.graph.nodes if "call" in n.meta)
+        return KernelRaisedError(
+            f"backend {self._plan.backend!r}: the kernel of {action.region.name} ({ops}) raised "
+            f"{type(error).__name__}: {error}",
+            location=next((origin.location for origin in origins if origin.location), None),
+        )
+
+    def _diagnose(self, action: KernelAction, local: dict[str, Any]) -> KernelError | None:
+        names = [name if name in local else _local(name) for name in action.inputs]
+        if action.kernel.diagnose is None or any(name not in local for name in names):
+            return None
+        try:
+            action.kernel.diagnose([local[name] for name in names])
+        except KernelError as found:
+            return found
+        return None
+
+    def _outside(self, error: Exception) -> KernelError:
+        return KernelError(
+            f"backend {self._plan.backend!r}: running the plan failed with {type(error).__name__}: {error}",
+            hint="please report this with options={'dump': 'some/folder'}: it is a fault of the SDK",
+        )

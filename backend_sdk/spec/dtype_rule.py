@@ -1,0 +1,128 @@
+"""Dtype rules as data: which dtypes the operands may have, and what dtype each result has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from backend_sdk import dtypes
+from backend_sdk.errors import DialectError
+from backend_sdk.spec.types import TensorType
+
+
+@dataclass(frozen=True)
+class DtypeVar:
+    """A dtype variable: operands that share it must have one dtype, taken from ``domain``."""
+
+    name: str
+    domain: frozenset[torch.dtype]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class FromAttribute:
+    """The result dtype is the value of this attribute."""
+
+    attribute: str
+
+    def __str__(self) -> str:
+        return self.attribute
+
+
+@dataclass(frozen=True)
+class RealOf:
+    """The real counterpart of a complex dtype variable (``complex64`` gives ``float32``)."""
+
+    variable: DtypeVar
+
+    def __str__(self) -> str:
+        return f"real({self.variable})"
+
+
+Slot = DtypeVar | torch.dtype
+Result = DtypeVar | torch.dtype | FromAttribute | RealOf
+
+
+@dataclass(frozen=True)
+class DtypeRule:
+    """``operands`` names a slot per operand (``variadic``: the last repeats); ``results`` one per result."""
+
+    operands: tuple[Slot, ...]
+    results: tuple[Result, ...]
+    variadic: bool = False
+
+    def infer(
+        self, op: str, operands: tuple[TensorType | None, ...], attributes: dict[str, Any]
+    ) -> tuple[torch.dtype, ...]:
+        """Result dtypes. Raises `DialectError` when an operand's dtype is outside the rule."""
+        bound: dict[str, torch.dtype] = {}
+        slots = self.operands
+        for position, operand in enumerate(operands):
+            if operand is None:
+                continue
+            slot = slots[position] if position < len(slots) else slots[-1]
+            if isinstance(slot, DtypeVar):
+                expected = bound.setdefault(slot.name, operand.dtype)
+                if operand.dtype != expected or operand.dtype not in slot.domain:
+                    raise self._refusal(op, operands, position)
+            elif operand.dtype != slot:
+                raise self._refusal(op, operands, position)
+        return tuple(self._result(result, bound, attributes) for result in self.results)
+
+    def _result(
+        self, result: Result, bound: dict[str, torch.dtype], attributes: dict[str, Any]
+    ) -> torch.dtype:
+        if isinstance(result, DtypeVar):
+            return bound[result.name]
+        if isinstance(result, FromAttribute):
+            dtype: torch.dtype = attributes[result.attribute]
+            return dtype
+        if isinstance(result, RealOf):
+            return bound[result.variable.name].to_real()
+        return result
+
+    def domain(self, position: int) -> frozenset[torch.dtype]:
+        """Dtypes that the operand at ``position`` may have."""
+        slot = self.operands[position] if position < len(self.operands) else self.operands[-1]
+        return slot.domain if isinstance(slot, DtypeVar) else frozenset({slot})
+
+    def _refusal(self, op: str, operands: tuple[TensorType | None, ...], position: int) -> DialectError:
+        got = ", ".join("None" if operand is None else str(operand) for operand in operands)
+        return DialectError(
+            f"{op}({got}): operand {position} does not fit the dtype rule {self}",
+            hint="convert the operands first: the dialect promotes nothing",
+        )
+
+    def __str__(self) -> str:
+        def show(slot: Slot | Result) -> str:
+            return dtypes.name(slot) if isinstance(slot, torch.dtype) else str(slot)
+
+        operands = ", ".join(map(show, self.operands)) + (", ..." if self.variadic else "")
+        variables = {
+            slot.name: slot.domain for slot in self.operands if isinstance(slot, DtypeVar) and slot.domain
+        }
+        where = "; ".join(f"{name} in {describe(domain)}" for name, domain in variables.items())
+        return f"({operands}) -> {', '.join(map(show, self.results))}" + (f" where {where}" if where else "")
+
+
+_NAMED_SETS = (
+    (dtypes.ANY, "any"),
+    (dtypes.NUMERIC, "numeric"),
+    (dtypes.REAL, "real"),
+    (dtypes.FLOATING | dtypes.COMPLEX, "floating or complex"),
+    (dtypes.FLOATING, "floating"),
+    (dtypes.INTEGRAL, "integral"),
+    (dtypes.COMPLEX, "complex"),
+)
+
+
+def describe(domain: frozenset[torch.dtype]) -> str:
+    """A set of dtypes in words."""
+    for known, words in _NAMED_SETS:
+        if domain == known:
+            return words
+    return "{" + ", ".join(sorted(map(dtypes.name, domain))) + "}"

@@ -1,0 +1,221 @@
+"""`Prim` and `Composite`: the definition of one contract op, in one place, and the registry of them all.
+
+An op is called with operands by position and attributes by keyword. Called on tensors it runs its reference;
+called on graph values it adds itself to the graph that is being built. So a composite's body, a
+decomposition and a test are all written the same way.
+
+Does not: build graphs (`backend_sdk.graph` does, through `Builder`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from backend_sdk.errors import DialectError, RegistryError, nearest
+from backend_sdk.spec.dtype_rule import DtypeRule
+from backend_sdk.spec.symbolic import Shape
+from backend_sdk.spec.tolerance import Tolerance
+from backend_sdk.spec.types import TensorType
+
+PROFILES = ("base", "inference", "training", "half", "dynamic", "random", "linalg", "complex", "quantized")
+
+
+class Builder(Protocol):
+    """What an op needs from a graph under construction."""
+
+    def emit(self, op: Prim, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """Add ``op`` to the graph, or its body; return its value (a tuple of values for several results)."""
+        ...
+
+
+class _Active(threading.local):
+    builder: Builder | None = None
+
+
+_ACTIVE = _Active()
+
+
+class building:  # noqa: N801 - used as `with building(builder):`
+    """Context in which calling an op adds it to ``builder``'s graph."""
+
+    def __init__(self, builder: Builder | None) -> None:
+        self._builder = builder
+
+    def __enter__(self) -> None:
+        self._outer = _ACTIVE.builder
+        _ACTIVE.builder = self._builder
+
+    def __exit__(self, *exception: object) -> None:
+        _ACTIVE.builder = self._outer
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One example call: operands by position, attributes by keyword."""
+
+    operands: tuple[torch.Tensor | None, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+SampleGenerator = Callable[[torch.dtype, torch.Generator], Iterator[Sample]]
+SpecialValues = Callable[[torch.dtype], list[Any]]
+ShapeRule = Callable[..., Any]
+
+
+class Prim:
+    """An op of the contract. See the module docstring for how it is called.
+
+    ``shape_rule`` gets operand types and attributes and returns the result's shape, or a list of shapes when
+    the op has several results; it raises `DialectError` through `refuse` for operands that do not fit.
+    """
+
+    kind = "prim"
+
+    def __init__(
+        self,
+        reference: Callable[..., Any],
+        *,
+        shape_rule: ShapeRule,
+        dtype_rule: DtypeRule,
+        tolerance: Tolerance,
+        samples: SampleGenerator,
+        specials: SpecialValues,
+        profiles: Iterable[str],
+        differentiable: bool = True,
+        identity: Callable[..., bool] | None = None,
+    ) -> None:
+        self.reference = reference
+        self.name = self.__name__ = self.__qualname__ = reference.__name__
+        self.__module__ = "backend_sdk.prims"
+        self.__doc__ = inspect.getdoc(reference)
+        self.signature = inspect.signature(reference)
+        self.shape_rule = shape_rule
+        self.dtype_rule = dtype_rule
+        self.tolerance = tolerance
+        self.samples = samples
+        self.specials = specials
+        self.profiles = tuple(profiles)
+        self.differentiable = differentiable
+        self.identity = identity
+        parameters = self.signature.parameters.values()
+        self.operand_names = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        self.attribute_names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        self.is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self._check_definition()
+
+    @property
+    def result_count(self) -> int:
+        return len(self.dtype_rule.results)
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        builder = _ACTIVE.builder
+        if builder is not None:
+            return builder.emit(self, operands, attributes)
+        return self.reference(*operands, **attributes)
+
+    def infer(
+        self, operands: tuple[TensorType | None, ...], attributes: dict[str, Any]
+    ) -> tuple[TensorType, ...]:
+        """Types of the results. Raises `DialectError` for operands or attributes outside the op's domain."""
+        if len(operands) != len(self.operand_names) and not self.is_variadic:
+            raise DialectError(f"{self.name} takes {len(self.operand_names)} operands, got {len(operands)}")
+        if attributes.keys() != set(self.attribute_names):
+            raise DialectError(
+                f"{self.name} takes the attributes {list(self.attribute_names)}, got {sorted(attributes)}"
+            )
+        result_dtypes = self.dtype_rule.infer(self.name, operands, attributes)
+        shapes = self.shape_rule(*operands, **attributes)
+        if len(result_dtypes) == 1 and not isinstance(shapes, list):
+            return (TensorType(tuple(shapes), result_dtypes[0]),)
+        return tuple(TensorType(tuple(s), d) for s, d in zip(shapes, result_dtypes, strict=True))
+
+    def _check_definition(self) -> None:
+        missing = [
+            part
+            for part, present in (
+                ("a docstring", self.__doc__),
+                ("a shape rule", callable(self.shape_rule)),
+                ("a dtype rule", isinstance(self.dtype_rule, DtypeRule)),
+                ("a tolerance", isinstance(self.tolerance, Tolerance)),
+                ("a sample generator", callable(self.samples)),
+                ("special values", callable(self.specials)),
+                ("a profile", self.profiles),
+            )
+            if not present
+        ]
+        if missing:
+            raise RegistryError(f"{self.kind} {self.name!r} lacks {', '.join(missing)}")
+        unknown = set(self.profiles) - set(PROFILES)
+        if unknown:
+            raise RegistryError(
+                f"{self.kind} {self.name!r}: unknown profile {', '.join(sorted(unknown))}",
+                hint=f"profiles are {', '.join(PROFILES)}",
+            )
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}>"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+class Composite(Prim):
+    """A contract op whose reference is a body made of other contract ops.
+
+    A backend that claims it keeps it whole; for any other its body takes its place.
+    """
+
+    kind = "composite"
+
+    @property
+    def body(self) -> Callable[..., Any]:
+        return self.reference
+
+
+class Registry:
+    """The contract: every op by name."""
+
+    def __init__(self) -> None:
+        self._ops: dict[str, Prim] = {}
+
+    def add(self, op: Prim) -> Prim:
+        if op.name in self._ops:
+            raise RegistryError(f"the contract already has an op named {op.name!r}")
+        self._ops[op.name] = op
+        return op
+
+    def __getitem__(self, name: str) -> Prim:
+        try:
+            return self._ops[name]
+        except KeyError:
+            raise RegistryError(f"the contract has no op {name!r}: {nearest(name, self._ops)}") from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._ops
+
+    def __iter__(self) -> Iterator[Prim]:
+        return iter(self._ops.values())
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+
+def refuse(op: str, reason: str, *operands: TensorType | None) -> DialectError:
+    """The error of a shape rule: names the op, its operand types and the reason."""
+    got = ", ".join("None" if operand is None else str(operand) for operand in operands)
+    return DialectError(f"{op}({got}): {reason}")
+
+
+def same_shape(op: str, *operands: TensorType | None) -> Shape:
+    """Shape rule of elementwise ops: all operands have one shape."""
+    first = next(operand for operand in operands if operand is not None)
+    for operand in operands:
+        if operand is not None and operand.shape != first.shape:
+            raise refuse(op, "operands must have one shape; broadcast first", *operands)
+    return first.shape

@@ -1,0 +1,41 @@
+"""torch's operator objects: what an overload is, how it splits its arguments, what it does to them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+
+
+def is_overload(value: Any) -> TypeGuard[OpOverload]:
+    """Whether ``value`` is one overload of an aten or custom op."""
+    return isinstance(value, OpOverload)
+
+
+def is_higher_order(value: Any) -> bool:
+    """Whether ``value`` is a higher-order operator (``cond``, ``while_loop``, ...)."""
+    return isinstance(value, HigherOrderOperator)
+
+
+def name_arguments(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by schema name, defaults included."""
+    named: dict[str, Any] = {}
+    for position, argument in enumerate(op._schema.arguments):
+        if position < len(args):
+            named[argument.name] = args[position]
+        elif argument.name in kwargs:
+            named[argument.name] = kwargs[argument.name]
+        elif argument.has_default_value():
+            named[argument.name] = argument.default_value
+    return named
+
+
+def has_effect(op: Any) -> bool:
+    """Whether a call does something beyond its result: the schema mutates, or the op is higher-order."""
+    return op._schema.is_mutable if isinstance(op, OpOverload) else isinstance(op, HigherOrderOperator)
+
+
+def is_random(op: Any) -> bool:
+    """Whether the op draws from torch's random state."""
+    return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
