@@ -26,7 +26,8 @@ class Capability:
 
     ``accumulation_dtype`` is what sums of 16-bit floats accumulate in; ``denormals`` is ``"preserve"`` or
     ``"flush"``. ``minimum_region`` is the number of computing (not merely reshaping) nodes below which a region
-    between two fallbacks is not worth the crossing and stays in eager.
+    between two fallbacks is not worth the crossing and stays in eager. ``computes`` is false for a backend that
+    only stands in for one: its results hold no values, and nobody should judge them.
     """
 
     dtypes: frozenset[torch.dtype] = dtypes.ANY
@@ -36,6 +37,7 @@ class Capability:
     denormals: str = "preserve"
     accumulation_dtype: torch.dtype = torch.float32
     minimum_region: int = 1
+    computes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +149,14 @@ class Pass:
     """A rewrite of the graph that a plugin adds to the pipeline of its own backends.
 
     ``stage`` is ``"decomposed"`` (the verified prims graph of the whole model) or ``"partitioned"`` (the graph of
-    one region, before it is lowered). ``run(graph)`` changes the graph in place and returns None, or returns
-    another one; what it leaves is verified. Raises `RegistryError` for an unknown stage.
+    one region, before it is lowered). ``run(graph)`` changes the graph in place; new calls need ``meta["type"]``.
+    What it leaves is verified, and the backend is asked about new calls. Raises `RegistryError` for an unknown
+    stage.
     """
 
     name: str
     stage: str
-    run: Callable[[torch.fx.Graph], torch.fx.Graph | None]
+    run: Callable[[torch.fx.Graph], None]
 
     def __post_init__(self) -> None:
         if self.stage not in PASS_STAGES:

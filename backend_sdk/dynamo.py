@@ -25,7 +25,7 @@ def __getattr__(name: str) -> _Callable[..., _Any]:
 
 @_functools.cache
 def _compiler(name: str, registrations: int) -> _Callable[..., _Any]:
-    """One function a backend (for another one Dynamo recompiles), and a new one when it is registered anew."""
+    """One function a backend (for another Dynamo recompiles), and a new one when it is registered anew."""
 
     def compile(
         graph_module: _Any,
@@ -43,8 +43,9 @@ def _compiler(name: str, registrations: int) -> _Callable[..., _Any]:
     compile.__name__ = compile.__qualname__ = f"sdk:{name}"
     compile.__doc__ = (
         f"Compile a graph for the backend {name!r} (`torch.compile` calls this).\n\n"
-        "Raises `OptionError` for an unknown option or a mode, `UnknownBackendError`, `PluginCollisionError`\n"
-        "or `BrokenPluginError` when the backend cannot be had, and what the pipeline raises."
+        "Raises `OptionError` for an unknown option or a mode, `UnknownBackendError`,\n"
+        "`PluginCollisionError` or `BrokenPluginError` when the backend cannot be had, and what the\n"
+        "pipeline raises."
     )
     return compile
 

@@ -157,7 +157,8 @@ def _check(backend: Backend, op: Prim, dtype: torch.dtype, samples: list[Sample]
             return OpResult(
                 op.name, dtype, Verdict.RAISED, ran, refused, worst, message, str(node), error, source
             )
-        worst = max(worst, share)
+        # Not max(): a share that is not a number is the worst of all.
+        worst = worst if share <= worst else share
         if complaint or not share <= 1.0:
             reason = complaint or f"the error is {share:.3g} times its tolerance ({op.tolerance.describe()})"
             return OpResult(

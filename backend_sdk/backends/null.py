@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from backend_sdk.backend import Backend
-from backend_sdk.contract import YES, Kernel, Node, Region, Support, no
+from backend_sdk.contract import YES, Capability, Kernel, Node, Region, Support, no
 from backend_sdk.plugins.hookspecs import hookimpl
 from backend_sdk.prims import CONTRACT
 from backend_sdk.spec import Prim
@@ -21,6 +21,7 @@ class NullBackend(Backend):
 
     name = "null"
     version = "1"
+    capability = Capability(computes=False)
 
     def supports(self, node: Node) -> Support:
         """Yes to every op of the contract, no to anything else."""

@@ -22,6 +22,8 @@ COMMANDS = (
     "list",
     "doctor",
     "spec",
+    "explain",
+    "demo",
     "plugin",
 )
 

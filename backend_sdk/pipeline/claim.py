@@ -5,21 +5,28 @@ Does not: act on a refusal (decompose descends, partition places).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from torch import fx
+
 from backend_sdk.backend import Backend
-from backend_sdk.contract import Node, Op, Support, op_name
+from backend_sdk.contract import Node, Op, Support
 from backend_sdk.errors import PluginError
 from backend_sdk.spec import Prim, TensorType
 from backend_sdk.torch_compat.ops import is_overload, name_arguments
 
 
 class Claims:
-    """The backend's answers during one compilation. ``refusals`` holds the noes since it was last cleared."""
+    """The backend's answers during one compilation.
+
+    ``refusals`` holds the noes since it was last cleared, ``location`` the user's line that is asked about.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.refusals: list[str] = []
+        self.location: str | None = None
 
     def composite(
         self,
@@ -62,16 +69,30 @@ class Claims:
         except Exception as error:
             raise PluginError(
                 f"backend {self._backend.name!r}: supports({node}) raised {type(error).__name__}: {error}",
+                location=self.location,
                 hint="supports() must answer YES or no(reason) for any node",
             ) from error
         if not isinstance(support, Support):
             raise PluginError(
-                f"backend {self._backend.name!r}: supports({op_name(node.op)}) returned {support!r}",
+                f"backend {self._backend.name!r}: supports({node}) returned {support!r}",
+                location=self.location,
                 hint="return backend_sdk.YES or backend_sdk.no(reason)",
             )
         if not support:
             self.refusals.append(f"{node.name}: {support.reason}")
         return support
+
+
+def ask_about(nodes: Iterable[fx.Node], claims: Claims) -> None:
+    """Stamp each call of a contract op that has no answer yet: ``call``, and ``refusal`` when it is a no."""
+    for node in nodes:
+        if node.op != "call_function" or not isinstance(node.target, Prim) or "call" in node.meta:
+            continue
+        call = Node(node.target, operand_types(node.args), result_types(node.meta["type"]), dict(node.kwargs))
+        node.meta["call"] = call
+        support = claims.ask(call)
+        if not support:
+            node.meta["refusal"] = support.reason
 
 
 def operand_types(arguments: tuple[Any, ...]) -> tuple[TensorType | None, ...]:

@@ -14,7 +14,6 @@ from typing import Any
 from torch import fx
 
 from backend_sdk.backend import Backend
-from backend_sdk.contract import Pass
 from backend_sdk.decomp import rules_with
 from backend_sdk.errors import FallbackWarning, SdkError
 from backend_sdk.graph import format_graph, verify
@@ -24,6 +23,7 @@ from backend_sdk.pipeline.decompose import Dialect, decompose
 from backend_sdk.pipeline.fuse import fuse
 from backend_sdk.pipeline.lower import lower
 from backend_sdk.pipeline.options import Options
+from backend_sdk.pipeline.extra import is_placed, run_pass
 from backend_sdk.pipeline.partition import RegionStep, Step, partition
 from backend_sdk.pipeline.plan import make_plan
 from backend_sdk.pipeline.report import FALLBACK, GraphReport
@@ -57,7 +57,7 @@ def compile_module(
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
         try:
             return compile_captured(captured, backend, options, collectors)
-        except SdkError as error:
+        except (SdkError, FallbackWarning) as error:
             raise through_dynamo(error) from error.__cause__
 
     return capture(module, inputs, compile_graph)
@@ -75,14 +75,18 @@ def compile_captured(
     passes = plugin.passes() if plugin is not None else ()
     rules = rules_with(plugin.decompositions() if plugin is not None else {})
     dialect = stages.run("decompose", lambda: decompose(captured, backend, rules, options))
-    _run_passes(passes, "decomposed", dialect.graph)
-    stages.run("verify", lambda: verify(dialect.graph, foreign=_is_placed))
+    stages.run("verify", lambda: verify(dialect.graph, foreign=is_placed))
+    for extra in passes:
+        if extra.stage == "decomposed":
+            run_pass(extra, dialect.graph, backend)
+            dialect.reread_outputs()
     stages.dump("dialect", lambda: format_graph(dialect.graph))
     steps = stages.run("partition", lambda: partition(dialect, backend, may_demote=options.fallback != "error"))
     steps = stages.run("fuse", lambda: fuse(steps))
     for step in steps:
-        if isinstance(step, RegionStep):
-            _run_passes(passes, "partitioned", step.region.graph)
+        for extra in passes:
+            if extra.stage == "partitioned" and isinstance(step, RegionStep):
+                run_pass(extra, step.region.graph, backend)
     kernels = stages.run(
         "lower",
         lambda: [lower(step.region, backend) if isinstance(step, RegionStep) else None for step in steps],
@@ -120,17 +124,6 @@ class _Stages:
     def dump(self, stage: str, text: Callable[[], str]) -> None:
         if self._folder is not None:
             (self._folder / f"{stage}.txt").write_text(text() + "\n")
-
-
-def _run_passes(passes: Sequence[Pass], stage: str, graph: fx.Graph) -> None:
-    for extra in passes:
-        if extra.stage == stage:
-            extra.run(graph)
-
-
-def _is_placed(node: fx.Node) -> bool:
-    """Whether a call of an op outside the contract is accounted for: claimed, or left to eager with a reason."""
-    return "call" in node.meta or "refusal" in node.meta
 
 
 def _report(
@@ -178,7 +171,7 @@ def _announce(report: GraphReport, options: Options) -> None:
     names = sorted({node.op for node in fallen})
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     log.warning(
-        "sdk:%s: %d of %d nodes of a %s graph run in eager (%s); backend_sdk.explain() says why",
+        "sdk:%s: %d of %d nodes of the %s graph run in eager (%s); backend_sdk.explain() says why",
         report.backend,
         len(fallen),
         len(report.nodes),

@@ -17,11 +17,11 @@ import torch
 from torch import fx
 
 from backend_sdk.backend import Backend
-from backend_sdk.contract import Node, op_name
+from backend_sdk.contract import op_name
 from backend_sdk.errors import DecompositionError, SdkError, UnsupportedOpError
 from backend_sdk.graph import GraphBuilder, Origin, Value
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
-from backend_sdk.pipeline.claim import Claims, operand_types, result_types
+from backend_sdk.pipeline.claim import Claims, ask_about
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, NodeReport
 from backend_sdk.spec import Prim, SymExpr, TensorType, building
@@ -53,6 +53,11 @@ class Dialect:
     attributes: dict[str, Any]
     key: fx.Node | None
     work: list[tuple[NodeReport, list[fx.Node]]] = field(default_factory=list)
+
+    def reread_outputs(self) -> None:
+        """Take over the results from the graph's output node, after a pass has changed the graph."""
+        returned = iter(self.graph.output_node().args[0])  # type: ignore[arg-type]
+        self.outputs = [next(returned) if isinstance(item, fx.Node) else item for item in self.outputs]
 
     def judged(self) -> list[NodeReport]:
         """The captured nodes with their verdicts, once it is known which nodes eager runs."""
@@ -155,6 +160,7 @@ class _Translation:
         report = NodeReport(node.name, op_name(node.target), FREE, location=user_location(node))
         self._builder.origin = Origin(report.op, report.location)
         self._claims.refusals.clear()
+        self._claims.location = report.location
         start = len(self._builder.added)
         values[node] = self._translate(node, values, ())
         added = self._builder.added[start:]
@@ -246,7 +252,7 @@ class _Translation:
         if result is NotImplemented:
             return False, None
         self._check_result(rule, target, args, kwargs, result, expected)
-        self._ask_about(self._builder.added[start:])
+        ask_about(self._builder.added[start:], self._claims)
         return True, result
 
     def _by_torch(
@@ -312,18 +318,6 @@ class _Translation:
         return self._builder.typed(inner, results, single=not isinstance(expected, tuple))
 
     # ---- questions and checks
-
-    def _ask_about(self, added: list[fx.Node]) -> None:
-        for inner in added:
-            if not isinstance(inner.target, Prim) or "call" in inner.meta:
-                continue
-            call = Node(
-                inner.target, operand_types(inner.args), result_types(inner.meta["type"]), dict(inner.kwargs)
-            )
-            inner.meta["call"] = call
-            support = self._claims.ask(call)
-            if not support:
-                inner.meta["refusal"] = support.reason
 
     def _check_result(
         self, rule: Any, target: Any, args: Any, kwargs: Any, result: Any, expected: Any

@@ -76,7 +76,7 @@ def check_dynamo_lines(only: str | None = None) -> Iterator[Check]:
             yield Check(
                 f"torch.compile {line_name}",
                 Status.FAILED,
-                f"{lines[0].package} declares {line_name!r}, but no installed package has the backend {name!r}",
+                f"{lines[0].package} declares {line_name!r}, but no package has the backend {name!r}",
                 f'add to [project.entry-points.{discovery.BACKEND_GROUP}]: {name} = "MODULE"',
             )
 
@@ -103,8 +103,8 @@ def _check_line(name: str, declared: tuple[Declaration, ...], lines: tuple[Decla
         return Check(
             what,
             Status.FAILED,
-            f"{elsewhere[0].package} declares {line!r} = {elsewhere[0].value!r}, which is not the SDK's compiler "
-            f"for the backend {name!r}",
+            f"{elsewhere[0].package} declares {line!r} = {elsewhere[0].value!r}, which is not the SDK's "
+            f"compiler for the backend {name!r}",
             f"{_place(elsewhere[0])}, write: {fix}",
         )
     return Check(what, Status.OK, f"{lines[0].package} declares {fix}")

@@ -3,7 +3,7 @@
 A plugin is the module (or object) that an entry point of the group ``backend_sdk`` names. A function in it
 implements the hook of its own name once it is marked:
 
-    from backend_sdk.plugins import hookimpl
+    from backend_sdk import hookimpl
 
     @hookimpl
     def sdk_backends():

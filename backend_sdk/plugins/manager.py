@@ -110,7 +110,7 @@ class PluginRegistry:
         if not isinstance(made, Backend):
             raise RegistryError(
                 f"register_backend({backend!r}): not a backend",
-                hint="pass an instance or a subclass of backend_sdk.backend.Backend",
+                hint="pass an instance or a subclass of backend_sdk.Backend",
             )
         name, cls = made.name, type(made)
         declared = discovery.installed().backends.get(name)
@@ -193,14 +193,14 @@ class PluginRegistry:
                 hint=f"leave out {DYNAMO_PREFIX!r}, which is for torch.compile only: {bare!r}",
             )
         half = "".join(
-            f"\n  {line.package} declares {line.name!r} for torch.compile, but no entry point {name!r} in the "
-            f"group {BACKEND_GROUP}"
+            f"\n  {line.package} declares {line.name!r} for torch.compile, but no entry point {name!r} in "
+            f"the group {BACKEND_GROUP}"
             for line in discovery.installed().dynamo_lines.get(DYNAMO_PREFIX + name, ())
         )
         raise UnknownBackendError(
             f"no backend is named {name!r}: {nearest(name, known)}{half}",
             hint=f"install the package that provides it (with an entry point {name!r} in the group "
-            f"{BACKEND_GROUP}), or pass your own to backend_sdk.plugins.register_backend",
+            f"{BACKEND_GROUP}), or pass your own to backend_sdk.register_backend",
         )
 
 

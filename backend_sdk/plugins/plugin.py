@@ -56,8 +56,8 @@ class Source:
 
     def raised(self, what: str, error: BaseException) -> BrokenPluginError:
         """The error for vendor code that raised ``error`` during ``what``. Raise it ``from error``."""
-        message = error.message if isinstance(error, SdkError) else str(error)
-        return self.broken(f"{what} raised {type(error).__name__}: {message}", getattr(error, "hint", None))
+        message, hint = (error.message, error.hint) if isinstance(error, SdkError) else (str(error), None)
+        return self.broken(f"{what} raised {type(error).__name__}: {message}", hint)
 
 
 class Plugin:
@@ -100,7 +100,7 @@ class Plugin:
         """Graph rewrites, in order."""
         from backend_sdk.contract import Pass
 
-        return self._collect("sdk_passes", Pass, "a sequence of backend_sdk.contract.Pass")
+        return self._collect("sdk_passes", Pass, "a sequence of backend_sdk.Pass")
 
     def cases(self) -> tuple[ConformanceCase, ...]:
         """Calls that the vendor wants checked beside the contract's samples."""
@@ -133,8 +133,8 @@ class Plugin:
         if not self._manager.hook.sdk_backends.get_hookimpls():
             raise self.source.broken(
                 "it implements no sdk_backends() hook",
-                hint=f"in {self.source.module}, mark a function sdk_backends() that returns [YourBackend] with "
-                "@hookimpl",
+                hint=f"in {self.source.module}, mark with @hookimpl a function sdk_backends() that returns "
+                "[YourBackend]",
             )
         yielded: list[Backend | type[Backend]] = []
         for result in self._call("sdk_backends"):
@@ -232,7 +232,7 @@ def _check_marks(source: Source, implementations: object) -> None:
         if inspect.isfunction(function) and own and not hasattr(function, f"{PROJECT}_impl"):
             raise source.broken(
                 f"its function {name}() is named like a hook but not marked as one",
-                hint=f"write @hookimpl above it (from backend_sdk.plugins import hookimpl), or rename it: "
+                hint=f"write @hookimpl above it (from backend_sdk import hookimpl), or rename it: "
                 f"{HOOK_PREFIX}* are hooks",
             )
 

@@ -12,7 +12,7 @@ from torch import fx
 
 from backend_sdk.contract import op_name
 from backend_sdk.errors import KernelRaisedError
-from backend_sdk.spec import Prim, SymExpr
+from backend_sdk.spec import Prim, SymExpr, TensorType
 
 Layouts = list[tuple[Any, ...] | None]
 
@@ -47,10 +47,16 @@ class EagerCall:
             return self._function(*args, **kwargs)
         except Exception as error:
             raise KernelRaisedError(
-                f"{op_name(self.target)}, which runs in eager for backend {self._backend!r}, raised "
+                f"{self._describe(args, kwargs)}, which runs in eager for backend {self._backend!r}, raised "
                 f"{type(error).__name__}: {error}",
                 location=self._origin.location,
+                hint="eager raises the same for these values, unless the backend computed them wrongly",
             ) from error
+
+    def _describe(self, args: Any, kwargs: Any) -> str:
+        parts = [_show(argument) for argument in args]
+        parts += [f"{key}={_show(argument)}" for key, argument in kwargs.items()]
+        return f"{op_name(self.target)}({', '.join(parts)})"
 
     def _template(self, argument: Any) -> Any:
         if isinstance(argument, fx.Node):
@@ -70,6 +76,14 @@ class EagerCall:
         self.leaves.append(value)
         self.layout_numbers.append(layout)
         return _Slot(len(self.leaves) - 1)
+
+
+def _show(argument: Any) -> str:
+    if isinstance(argument, torch.Tensor):
+        return str(TensorType(tuple(argument.shape), argument.dtype))
+    if isinstance(argument, (tuple, list)):
+        return f"[{', '.join(map(_show, argument))}]"
+    return repr(argument)
 
 
 class _Slot:

@@ -109,13 +109,16 @@ def _run_checked(
         if node.target is operator.getitem:
             values[node] = values[node.args[0]][node.args[1]]
             continue
-        arguments = concrete(fx.node.map_arg(node.args, lambda n: values[n]), symbols)
-        attributes = {key: concrete(value, symbols) for key, value in node.kwargs.items()}
+        arguments = concrete(fx.node.map_arg(node.args, values.__getitem__), symbols)
+        attributes = fx.node.map_arg(node.kwargs, values.__getitem__)
+        attributes = {key: concrete(value, symbols) for key, value in attributes.items()}
         try:
             values[node] = functions[node](*arguments, **attributes)
         except Exception as error:
             raise raised(node, backend, error) from error
-        check_results(values[node], node.meta["type"], symbols, lambda node=node: _subject(node, backend))
+        check_results(
+            values[node], node.meta["type"], symbols, lambda node=node: (_subject(node, backend), _location(node))
+        )
     raise AssertionError("a region's graph ends in an output node")
 
 
@@ -135,6 +138,21 @@ def _subject(node: fx.Node, backend: str) -> str:
     return f"backend {backend!r}: the kernel for {op_name(node.target)}({operands})"
 
 
+def region_ops(region: Region) -> list[str]:
+    """Names of the ops that a region runs."""
+    return [op_name(node.target) for node in region.graph.nodes if "call" in node.meta]
+
+
+def region_location(region: Region) -> str | None:
+    """The first line of the user's that a region runs."""
+    return next(filter(None, map(_location, region.graph.nodes)), None)
+
+
+def region_subject(region: Region, backend: str) -> str:
+    """Names the kernel of a region in a message."""
+    return f"backend {backend!r}: the kernel of {region.name} ({', '.join(region_ops(region))})"
+
+
 def _location(node: fx.Node) -> str | None:
     origin = node.meta.get("origin")
     return origin.location if origin is not None else None
@@ -144,27 +162,36 @@ def check_results(
     results: Any,
     expected: TensorType | tuple[TensorType, ...],
     symbols: Mapping[str, int | float],
-    subject: Callable[[], str],
+    subject: Callable[[], tuple[str, str | None]],
 ) -> None:
-    """Raise `KernelOutputError` unless ``results`` are tensors of the ``expected`` types."""
+    """Raise `KernelOutputError` unless ``results`` are tensors of the ``expected`` types.
+
+    ``subject()`` is called on failure: who returned them, and the user's source line.
+    """
     if isinstance(expected, TensorType):
         results, expected = (results,), (expected,)
     if not isinstance(results, (tuple, list)) or len(results) != len(expected):
+        who, location = subject()
         raise KernelOutputError(
-            f"{subject()} returned {_describe(results)}, expected {len(expected)} tensors",
+            f"{who} returned {_describe(results)}, expected {len(expected)} tensors",
+            location=location,
             hint=f"return a tuple of {', '.join(map(str, expected))}",
         )
     for index, (result, type) in enumerate(zip(results, expected, strict=True)):
         which = f" as result {index}" if len(expected) > 1 else ""
         if not isinstance(result, torch.Tensor):
+            who, location = subject()
             raise KernelOutputError(
-                f"{subject()} returned {_describe(result)}{which}, not a tensor", hint=f"return {type}"
+                f"{who} returned {_describe(result)}{which}, not a tensor", location=location, hint=f"return {type}"
             )
         shape = tuple(dim.evaluate(symbols) if isinstance(dim, SymExpr) else dim for dim in type.shape)
         if tuple(result.shape) != shape or result.dtype != type.dtype:
             got = TensorType(tuple(result.shape), result.dtype)
             wanted = TensorType(shape, type.dtype)  # type: ignore[arg-type]
-            raise KernelOutputError(f"{subject()} returned {got}{which}, expected {wanted}", hint=f"return {wanted}")
+            who, location = subject()
+            raise KernelOutputError(
+                f"{who} returned {got}{which}, expected {wanted}", location=location, hint=f"return {wanted}"
+            )
 
 
 def _describe(value: Any) -> str:

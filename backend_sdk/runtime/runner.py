@@ -5,21 +5,24 @@ Does not: decide anything; the plan has decided.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from backend_sdk.contract import Kernel, op_name
+from backend_sdk.contract import Kernel
 from backend_sdk.errors import KernelError, KernelRaisedError, SdkError
 from backend_sdk.graph.runnable import bound_symbols, symbols_of
 from backend_sdk.runtime.arena import Arena, Lifetime, layout
 from backend_sdk.runtime.eager import with_strides
-from backend_sdk.runtime.function_kernel import check_results
+from backend_sdk.runtime.function_kernel import check_results, region_location, region_subject
 from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan
 from backend_sdk.runtime.source import SourceWriter
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import contiguous_strides, element_count
+
+log = logging.getLogger("backend_sdk")
 
 
 class Runner:
@@ -137,7 +140,8 @@ class _Program:
         self._leave()
         failed = writer.bind(_Failure(self._plan), "failed")
         writer.line("except Exception as error:")
-        writer.line(f"    raise {failed}(step, error, locals()) from error")
+        writer.line(f"    explained = {failed}(step, error, locals())")
+        writer.line("    raise explained from explained.__cause__")
 
     def _emit(self, text: str) -> None:
         self._writer.line(text, indent=2)
@@ -209,6 +213,7 @@ class _Program:
                 self._emit(f"{symbol} = {source}")
 
     def _leave(self) -> None:
+        self._emit(f"step = {len(self._plan.actions)}")
         items = []
         for index, output in enumerate(self._plan.outputs):
             items.append(self._result(output, index))
@@ -241,7 +246,9 @@ class _Program:
         return result
 
     def _may_alias(self, output: Output) -> bool:
-        return output.name is not None and output.visible and not output.is_input
+        """Whether the result is memory that somebody else allocated and may share."""
+        given = output.name is not None and output.name not in self._own_buffers
+        return given and output.visible and not output.is_input and not output.copy
 
     def _empty(self, buffer: Buffer) -> str:
         shape = self._writer.literal(buffer.type.shape)
@@ -272,13 +279,18 @@ def _is_symbol(type: Any) -> bool:
     return isinstance(type, SymExpr) and type.is_symbol
 
 
-def _storages(tensors: tuple[torch.Tensor, ...]) -> set[int]:
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
+def _storages(tensors: tuple[torch.Tensor | None, ...]) -> set[int]:
+    return {
+        tensor.untyped_storage().data_ptr()
+        for tensor in tensors
+        # Effect tokens are declared as tensors, and given as None.
+        if tensor is not None and tensor.layout == torch.strided
+    }
 
 
 def _own(tensor: torch.Tensor, strides: tuple[int, ...] | None, taken: set[int]) -> torch.Tensor:
     """``tensor`` with eager's strides and memory that no input and no earlier result has."""
-    if strides is None:
+    if strides is None or tensor is None:
         return tensor
     if tensor.stride() != strides and tensor.numel() > 0:
         tensor = with_strides(tensor, strides)
@@ -304,49 +316,70 @@ class _RegionCheck:
     def __init__(self, action: KernelAction, backend: str) -> None:
         self._run = action.kernel.run
         self._types = tuple(output.type for output in action.region.outputs)
-        self._subject = f"backend {backend!r}: the kernel of {action.region.name}"
+        self._region = action.region
+        self._backend = backend
 
     def __call__(self, inputs: tuple[Any, ...], symbols: dict[str, int]) -> Sequence[torch.Tensor]:
         results: Sequence[torch.Tensor] = self._run(inputs)
-        check_results(results, self._types, symbols, lambda: self._subject)
+        check_results(results, self._types, symbols, self._subject)
         return results
+
+    def _subject(self) -> tuple[str, str | None]:
+        return region_subject(self._region, self._backend), region_location(self._region)
 
 
 class _Failure:
-    """Explains what failed in a run: which action, for whom, at which line of the user's."""
+    """Explains what failed in a run: which action, for whom, at which line of the user's.
+
+    ``__cause__`` of the explanation is the exception of whoever raised first.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def __call__(self, step: int, error: Exception, local: dict[str, Any]) -> Exception:
-        action = self._plan.actions[step] if 0 <= step < len(self._plan.actions) else None
-        if not isinstance(action, KernelAction):
+        if isinstance(error, KernelError):
+            # Op by op already, or a kernel of a region that returned something wrong: find out which op did.
+            named = isinstance(error, KernelRaisedError) or error.__cause__ is not None
+            return error if named else self._diagnose(step, local) or error
+        action = self._action(step)
+        if action is None:
             return error if isinstance(error, SdkError) else self._outside(error)
-        diagnosis = self._diagnose(action, local)
-        if diagnosis is not None:
-            return diagnosis
-        if isinstance(error, SdkError):
-            return error
-        origins = [node.meta["origin"] for node in action.region.graph.nodes if "call" in node.meta]
-        ops = ", ".join(op_name(n.target) for n in action.region.graph.nodes if "call" in n.meta)
-        return KernelRaisedError(
-            f"backend {self._plan.backend!r}: the kernel of {action.region.name} ({ops}) raised "
-            f"{type(error).__name__}: {error}",
-            location=next((origin.location for origin in origins if origin.location), None),
-        )
+        return self._diagnose(step, local) or self._raised(action, error)
 
-    def _diagnose(self, action: KernelAction, local: dict[str, Any]) -> KernelError | None:
+    def _action(self, step: int) -> KernelAction | None:
+        action = self._plan.actions[step] if 0 <= step < len(self._plan.actions) else None
+        return action if isinstance(action, KernelAction) else None
+
+    def _diagnose(self, step: int, local: dict[str, Any]) -> KernelError | None:
+        action = self._action(step)
+        if action is None or action.kernel.diagnose is None:
+            return None
         names = [name if name in local else _local(name) for name in action.inputs]
-        if action.kernel.diagnose is None or any(name not in local for name in names):
+        if any(name not in local for name in names):
             return None
         try:
             action.kernel.diagnose([local[name] for name in names])
         except KernelError as found:
             return found
+        except Exception:
+            # The failure that is being explained matters more than that of a vendor's diagnosis.
+            log.exception("%s: its diagnose() failed", region_subject(action.region, self._plan.backend))
         return None
 
+    def _raised(self, action: KernelAction, error: Exception) -> KernelError:
+        explained = KernelRaisedError(
+            f"{region_subject(action.region, self._plan.backend)} raised {type(error).__name__}: {error}",
+            location=region_location(action.region),
+            hint="the traceback above this error shows where in the kernel",
+        )
+        explained.__cause__ = error
+        return explained
+
     def _outside(self, error: Exception) -> KernelError:
-        return KernelError(
+        explained = KernelError(
             f"backend {self._plan.backend!r}: running the plan failed with {type(error).__name__}: {error}",
             hint="please report this with options={'dump': 'some/folder'}: it is a fault of the SDK",
         )
+        explained.__cause__ = error
+        return explained

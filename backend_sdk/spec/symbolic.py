@@ -121,8 +121,10 @@ def _expr(value: Any) -> Any:
     return value.expr if isinstance(value, SymExpr) else value
 
 
-def _number(expr: Any) -> Any:
-    return SymExpr.of(expr) if hasattr(expr, "is_Integer") else expr
+def _number(expr: Any) -> Dim:
+    number = SymExpr.of(expr)
+    assert not isinstance(number, float)
+    return number
 
 
 def is_symbolic(shape: Shape) -> bool:

@@ -34,10 +34,14 @@ def decompose(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         for position, tensor in zip(positions, tensors, strict=True):
             filled[position] = tensor
         positional, named = torch.utils._pytree.tree_unflatten(filled, structure)
-        return rule(*positional, **named)
+        result = rule(*positional, **named)
+        # fx would put the construction of a named tuple into the graph as a call.
+        return tuple(result) if isinstance(result, tuple) else result
 
     with mode:
-        graph: fx.GraphModule = make_fx(run, tracing_mode="real")(*(leaves[index] for index in positions))
+        # Several decompositions write into what they made (copy_, squeeze_): only functionalized are they values.
+        trace = make_fx(torch.func.functionalize(run), tracing_mode="real")
+        graph: fx.GraphModule = trace(*(leaves[index] for index in positions))
     return graph
 
 

@@ -20,7 +20,7 @@ def through_dynamo(error: Exception) -> Exception:
     passing = carrier.__new__(carrier)
     passing.args = error.args
     passing.__dict__.update(error.__dict__)
-    passing.__cause__ = error.__cause__
+    passing.kept_cause = error.__cause__  # type: ignore[attr-defined]
     passing.first_useful_frame = inspect.currentframe()  # type: ignore[attr-defined]
     return passing.with_traceback(error.__traceback__)
 
@@ -39,5 +39,7 @@ def _carrier(error_type: type[Exception]) -> type[Exception]:
             "__module__": error_type.__module__,
             "__str__": error_type.__str__,
             "remove_dynamo_frames": remove_dynamo_frames,
+            # Dynamo raises it "from None", and so would hide the vendor's own exception and its traceback.
+            "__cause__": property(lambda self: self.kept_cause),
         },
     )
