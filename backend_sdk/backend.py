@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
@@ -103,6 +103,8 @@ class Backend:
 
     Override the class attributes and, as you grow, `supports` and `lower`. The functions marked with
     `implements` are collected from the class's own body, its own module and the modules in ``kernel_modules``.
+    ``overloads`` names aten overloads that `supports` may claim though no marked function implements them: those
+    that `lower` compiles itself.
     """
 
     name: str = ""
@@ -111,6 +113,7 @@ class Backend:
     device: Device = HOST
     limitations: tuple[Limitation, ...] = ()
     kernel_modules: tuple[ModuleType, ...] = ()
+    overloads: Collection[Op] = ()
 
     def __init__(self) -> None:
         if not self.name.isidentifier():
@@ -181,14 +184,16 @@ class Backend:
 
 
 def _collect(cls: type[Backend], modules: Iterable[ModuleType]) -> dict[Op, tuple[Implementation, ...]]:
-    namespaces = [vars(base) for base in cls.__mro__ if base is not Backend and base is not object]
+    namespaces: list[Mapping[str, Any]] = [
+        vars(base) for base in cls.__mro__ if base is not Backend and base is not object
+    ]
     own = sys.modules.get(cls.__module__)
-    namespaces += [vars(module) for module in ((own,) if own is not None else ())]
-    namespaces += [vars(module) for module in modules]
+    namespaces += [vars(module) for module in (own, *modules) if module is not None]
     found: dict[Op, dict[Implementation, None]] = {}
     for namespace in namespaces:
         for value in namespace.values():
-            function = value.__func__ if isinstance(value, staticmethod) else value
-            for implementation in getattr(function, _MARK, ()) if callable(function) else ():
-                found.setdefault(implementation.op, {})[implementation] = None
+            # The mark sits on the wrapper when @implements stands above @staticmethod, else on the function.
+            for holder in (value, getattr(value, "__func__", None)):
+                for implementation in getattr(holder, _MARK, ()) if callable(holder) else ():
+                    found.setdefault(implementation.op, {})[implementation] = None
     return {op: tuple(implementations) for op, implementations in found.items()}

@@ -87,9 +87,7 @@ def check_ops(
 
     Raises `RegistryError` for an unknown op, `BrokenPluginError` when the plugin's cases cannot be had.
     """
-    chosen = (
-        [op if isinstance(op, Prim) else CONTRACT[op] for op in ops] if ops is not None else list(CONTRACT)
-    )
+    chosen = [op if isinstance(op, Prim) else CONTRACT[op] for op in ops] if ops is not None else list(CONTRACT)
     wanted = frozenset(dtypes) if dtypes is not None else dtype_sets.ANY
     results = []
     for op in chosen:
@@ -100,9 +98,7 @@ def check_ops(
     return results + list(_own_cases(backend, chosen, wanted))
 
 
-def _own_cases(
-    backend: Backend, chosen: Sequence[Prim], wanted: frozenset[torch.dtype]
-) -> Iterator[OpResult]:
+def _own_cases(backend: Backend, chosen: Sequence[Prim], wanted: frozenset[torch.dtype]) -> Iterator[OpResult]:
     plugin = plugin_of(backend.name)
     if plugin is None or plugin.backend is not backend:
         return
@@ -154,16 +150,12 @@ def _check(backend: Backend, op: Prim, dtype: torch.dtype, samples: list[Sample]
             share, complaint = _run(backend, node, sample)
         except Exception as error:
             message = error.message if isinstance(error, SdkError) else f"{type(error).__name__}: {error}"
-            return OpResult(
-                op.name, dtype, Verdict.RAISED, ran, refused, worst, message, str(node), error, source
-            )
+            return OpResult(op.name, dtype, Verdict.RAISED, ran, refused, worst, message, str(node), error, source)
         # Not max(): a share that is not a number is the worst of all.
         worst = worst if share <= worst else share
         if complaint or not share <= 1.0:
             reason = complaint or f"the error is {share:.3g} times its tolerance ({op.tolerance.describe()})"
-            return OpResult(
-                op.name, dtype, Verdict.MISMATCH, ran, refused, worst, reason, str(node), source=source
-            )
+            return OpResult(op.name, dtype, Verdict.MISMATCH, ran, refused, worst, reason, str(node), source=source)
     if refused and not ran:
         return OpResult(op.name, dtype, Verdict.REFUSED, ran, refused, worst, refusal, call, source=source)
     return OpResult(op.name, dtype, Verdict.PASS, ran, refused, worst, source=source)
@@ -175,9 +167,7 @@ def _run(backend: Backend, node: Node, sample: Sample) -> tuple[float, str]:
     kernel = lower(region, backend)
     references, judge = _truth(node.op, sample)
     inputs = [
-        operand.to(backend.device.type, copy=True).contiguous()
-        for operand in sample.operands
-        if operand is not None
+        operand.to(backend.device.type, copy=True).contiguous() for operand in sample.operands if operand is not None
     ]
     before = [operand.clone() for operand in inputs]
     actual = _call(kernel, backend, node, inputs, references)
@@ -195,8 +185,7 @@ def _region(node: Node) -> Region:
     """The one-op graph of a call."""
     builder = GraphBuilder()
     operands = [
-        None if type is None else builder.input(f"operand_{index}", type)
-        for index, type in enumerate(node.operands)
+        None if type is None else builder.input(f"operand_{index}", type) for index, type in enumerate(node.operands)
     ]
     result = builder.emit(node.op, tuple(operands), dict(node.attributes))
     values: tuple[Value, ...] = result if isinstance(result, tuple) else (result,)
@@ -223,10 +212,7 @@ def _call(
     if kernel.allocates_outputs:
         results = kernel.run(inputs)
         backend.device.synchronize()
-        types = (
-            node.results if len(node.results) > 1 or isinstance(results, (tuple, list)) else node.results[0]
-        )
-        check_results(results, types, {}, lambda: f"backend {backend.name!r}: the kernel for {node}")
+        check_results(results, node.results, {}, lambda: (f"backend {backend.name!r}: the kernel for {node}", None))
         return list(results)
     outputs = []
     for type, reference in zip(node.results, references, strict=True):

@@ -30,11 +30,7 @@ class ReferenceBackend(Backend):
 
     def supports(self, node: Node) -> Support:
         """Yes to every op of the contract (composites: see the class), no to anything else."""
-        if (
-            not isinstance(node.op, Prim)
-            or node.op.name not in CONTRACT
-            or CONTRACT[node.op.name] is not node.op
-        ):
+        if not isinstance(node.op, Prim) or node.op.name not in CONTRACT or CONTRACT[node.op.name] is not node.op:
             return no(f"{node.name} is not an op of the contract")
         if isinstance(node.op, Composite) and not self.composites:
             return no(f"{node.name} is a composite, and the reference runs the prims of its body")
@@ -42,9 +38,7 @@ class ReferenceBackend(Backend):
 
     def lower(self, region: Region) -> Kernel:
         """A kernel that calls the reference of each op in turn."""
-        functions = {
-            node: node.meta["call"].op.reference for node in region.graph.nodes if "call" in node.meta
-        }
+        functions = {node: node.meta["call"].op.reference for node in region.graph.nodes if "call" in node.meta}
         return function_kernel(region, functions, self.name)
 
 

@@ -69,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit the process with one of the documented codes."""
     invocation = _Invocation()
     try:
-        build_app(invocation)(args=None if arguments is None else list(arguments), prog_name="backend-sdk")
+        # Not list(arguments): once the command of that name is imported, `list` here is its module.
+        build_app(invocation)(args=None if arguments is None else [*arguments], prog_name="backend-sdk")
     except SdkError as error:
         code = USAGE if isinstance(error, (UnknownBackendError, OptionError)) else BROKEN
         if invocation.traceback:

@@ -5,6 +5,7 @@ Does not: certify a backend (the conformance suite does).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,9 +50,7 @@ def command(
     ops = _check_ops(backend) if backend and not broken else []
     failed = any(check.status == Status.FAILED for check in checks) or any(result.failed for result in ops)
     if json:
-        print_json(
-            {"checks": [_check_data(check) for check in checks], "ops": [_op_data(result) for result in ops]}
-        )
+        print_json({"checks": [_check_data(check) for check in checks], "ops": [_op_data(result) for result in ops]})
     else:
         out = console()
         _print_checks(out, checks)
@@ -90,9 +89,7 @@ def _check_ops(name: str) -> list[OpResult]:
 def _print_checks(out: Console, checks: list[Check]) -> None:
     shown = table("check", "status", "found")
     for check in checks:
-        shown.add_row(
-            check.name, check.status, f"{check.detail}\nto fix: {check.hint}" if check.hint else check.detail
-        )
+        shown.add_row(check.name, check.status, f"{check.detail}\nto fix: {check.hint}" if check.hint else check.detail)
     out.print(shown)
     for check in checks:
         if check.traceback:
@@ -101,8 +98,10 @@ def _print_checks(out: Console, checks: list[Check]) -> None:
 
 def _print_ops(out: Console, backend: str, results: list[OpResult]) -> None:
     from backend_sdk import dtypes
+    from backend_sdk.plugins import get_backend
     from backend_sdk.selfcheck import Verdict
 
+    dtypes_of_device = get_backend(backend).capability.dtypes
     by_op: dict[tuple[str, str], list[OpResult]] = defaultdict(list)
     refusals: dict[str, set[str]] = defaultdict(set)
     for result in results:
@@ -110,7 +109,9 @@ def _print_ops(out: Console, backend: str, results: list[OpResult]) -> None:
     shown = table("op", "passes", "fails")
     for (source, op), group in by_op.items():
         if all(result.verdict == Verdict.REFUSED for result in group):
-            refusals[group[0].reason].add(op)
+            # That a dtype is not the device's says nothing of the op: prefer the reason for one that is.
+            own = [result for result in group if result.dtype in dtypes_of_device] or group
+            refusals[re.sub(rf"\b{op}\b", "OP", own[0].reason)].add(op)
             continue
         passed = ", ".join(dtypes.name(result.dtype) for result in group if result.verdict == Verdict.PASS)
         failures = [
@@ -125,7 +126,8 @@ def _print_ops(out: Console, backend: str, results: list[OpResult]) -> None:
     else:
         out.print(f"{backend!r} claims no op of the contract.")
     for reason, ops in refusals.items():
-        out.print(f"refuses {', '.join(sorted(ops))}: {reason}", soft_wrap=True)
+        text = reason if len(ops) > 1 else re.sub(r"\bOP\b", next(iter(ops)), reason)
+        out.print(f"refuses {', '.join(sorted(ops))}: {text}", soft_wrap=True)
 
 
 def _summary(checks: list[Check], ops: list[OpResult]) -> str:
@@ -137,11 +139,7 @@ def _summary(checks: list[Check], ops: list[OpResult]) -> str:
     text = f"{len(checks)} checks: {failed} failed, {warned} warnings."
     if ops:
         count = {verdict: sum(result.verdict == verdict for result in ops) for verdict in Verdict}
-        text += (
-            f" {len(ops)} ops times dtypes: "
-            + ", ".join(f"{n} {verdict}" for verdict, n in count.items())
-            + "."
-        )
+        text += f" {len(ops)} ops times dtypes: " + ", ".join(f"{n} {verdict}" for verdict, n in count.items()) + "."
     return text
 
 
@@ -179,10 +177,7 @@ def _private_api(json: bool) -> None:
 
     if json:
         print_json(
-            [
-                {"name": one.name, "where": one.where, "why": one.why, "breaks": one.breaks}
-                for one in PRIVATE_NAMES
-            ]
+            [{"name": one.name, "where": one.where, "why": one.why, "breaks": one.breaks} for one in PRIVATE_NAMES]
         )
         return
     shown = table("private name", "where", "why", "breaks when it moves")

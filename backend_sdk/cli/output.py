@@ -22,9 +22,7 @@ def console() -> Console:
 
     made = Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
     return (
-        made
-        if made.is_terminal
-        else Console(markup=False, highlight=False, emoji=False, width=_WIDTH_WITHOUT_TERMINAL)
+        made if made.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_WIDTH_WITHOUT_TERMINAL)
     )
 
 

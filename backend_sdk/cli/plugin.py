@@ -32,8 +32,6 @@ def command(
     def group() -> None:
         """A group even with one command, so that the command's name always has to be given."""
 
-    group.__doc__ = (
-        f"Commands of the backend {name!r} ({plugin.source.distribution or plugin.source.module})."
-    )
+    group.__doc__ = f"Commands of the backend {name!r} ({plugin.source.distribution or plugin.source.module})."
     plugin.add_commands(app)
     app(args=list(context.args), prog_name=f"backend-sdk plugin {name}")

@@ -49,9 +49,7 @@ def command(
 def _unknown(what: str, name: str, known: Any) -> None:
     close = difflib.get_close_matches(name, known, n=5)
     nearest = f"did you mean {', '.join(close)}?" if close else "nothing is spelled like it."
-    listing = (
-        f"Profiles are {', '.join(known)}." if what == "profile" else "`backend-sdk spec` lists all ops."
-    )
+    listing = f"Profiles are {', '.join(known)}." if what == "profile" else "`backend-sdk spec` lists all ops."
     typer.echo(f"error: the contract has no {what} {name!r}: {nearest} {listing}", err=True)
     raise typer.Exit(USAGE)
 
@@ -112,8 +110,7 @@ def _op_data(op: Prim) -> dict[str, Any]:
         "doc": op.__doc__ or "",
         # As text: JSON has no infinity and no NaN.
         "special_values": {
-            dtypes.name(dtype): [str(value) for value in op.specials(dtype)]
-            for dtype in sorted(taken, key=str)
+            dtypes.name(dtype): [str(value) for value in op.specials(dtype)] for dtype in sorted(taken, key=str)
         },
     }
 

@@ -84,8 +84,10 @@ def _overloads(op: str, names: tuple[str, ...]) -> list[Any]:
 
 
 def _register_unary(op: str, prim: Prim) -> None:
+    domain = prim.dtype_rule.domain(0)
+
     def rule(out: TensorType, x: Value) -> Any:
-        return prim(cast(x, out.dtype))
+        return prim(cast(x, out.dtype)) if out.dtype in domain else NotImplemented
 
     rule.__name__ = op
     decomposition(getattr(aten, op).default)(rule)
@@ -100,7 +102,11 @@ def _register_rounding(op: str, prim: Prim) -> None:
 
 
 def _register_binary(op: str, prim: Prim) -> None:
+    domain = prim.dtype_rule.domain(0)
+
     def rule(out: TensorType, x: Any, y: Any) -> Any:
+        if out.dtype not in domain:
+            return NotImplemented
         return prim(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
 
     rule.__name__ = op
@@ -108,8 +114,12 @@ def _register_binary(op: str, prim: Prim) -> None:
 
 
 def _register_comparison(op: str, prim: Prim) -> None:
+    domain = prim.dtype_rule.domain(0)
+
     def rule(out: TensorType, x: Any, y: Any) -> Any:
         dtype = promoted(x, y)
+        if dtype not in domain:
+            return NotImplemented
         return prim(spread(x, out.shape, dtype), spread(y, out.shape, dtype))
 
     rule.__name__ = op
@@ -130,10 +140,12 @@ for _op, _prim in _COMPARISONS.items():
 
 
 def _added(out: TensorType, x: Any, y: Any, alpha: Any, combine: Prim) -> Any:
-    right = spread(y, out.shape, out.dtype)
-    if alpha != 1:
-        right = scaled(right, alpha)
-    return combine(spread(x, out.shape, out.dtype), right)
+    if alpha == 1:
+        return combine(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+    wide = dtypes.compute_dtype(out.dtype)
+    return cast(
+        combine(spread(x, out.shape, wide), scaled(spread(y, out.shape, wide), alpha)), out.dtype
+    )
 
 
 @decomposition(aten.add.Tensor, aten.add.Scalar)
@@ -170,7 +182,8 @@ def div_mode(out: TensorType, x: Any, y: Any, rounding_mode: str | None = None) 
     if out.dtype in dtypes.INTEGRAL:
         if rounding_mode == "floor":
             return prims.floor_div(left, right)
-        return NotImplemented
+        # Without its remainder the dividend divides evenly, so that no rounding is left to choose.
+        return prims.floor_div(prims.sub(left, prims.fmod(left, right)), right)
     quotient = prims.div(left, right)
     if rounding_mode == "floor":
         return _floor_quotient(left, right)
@@ -228,6 +241,22 @@ def pow(out: TensorType, x: Any, y: Any) -> Any:
     if y == 3 and not isinstance(y, Value):
         return prims.mul(prims.mul(base, base), base)
     return prims.pow(base, spread(y, out.shape, out.dtype))
+
+
+@decomposition(aten.fmax.default)
+def fmax(out: TensorType, x: Value, y: Value) -> Any:
+    return _ignoring_nan(prims.maximum, out, x, y)
+
+
+@decomposition(aten.fmin.default)
+def fmin(out: TensorType, x: Value, y: Value) -> Any:
+    return _ignoring_nan(prims.minimum, out, x, y)
+
+
+def _ignoring_nan(prim: Prim, out: TensorType, x: Value, y: Value) -> Any:
+    left, right = spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype)
+    chosen = prims.select(prims.ne(right, right), left, prim(left, right))
+    return prims.select(prims.ne(left, left), right, chosen)
 
 
 @decomposition(aten.square.default)
@@ -362,25 +391,33 @@ def hardtanh(out: TensorType, x: Value, min_val: Any = -1, max_val: Any = 1) -> 
 
 @decomposition(aten.addcmul.default)
 def addcmul(out: TensorType, x: Value, first: Value, second: Value, *, value: Any = 1) -> Any:
-    product = prims.mul(spread(first, out.shape, out.dtype), spread(second, out.shape, out.dtype))
-    return prims.add(spread(x, out.shape, out.dtype), scaled(product, value) if value != 1 else product)
+    return _added_scaled(prims.mul, out, x, first, second, value)
 
 
 @decomposition(aten.addcdiv.default)
 def addcdiv(out: TensorType, x: Value, first: Value, second: Value, *, value: Any = 1) -> Any:
-    quotient = prims.div(spread(first, out.shape, out.dtype), spread(second, out.shape, out.dtype))
-    return prims.add(spread(x, out.shape, out.dtype), scaled(quotient, value) if value != 1 else quotient)
+    return _added_scaled(prims.div, out, x, first, second, value)
+
+
+def _added_scaled(combine: Prim, out: TensorType, x: Value, first: Value, second: Value, factor: Any) -> Any:
+    """x + factor * combine(first, second), with 16-bit floats rounded once."""
+    wide = dtypes.compute_dtype(out.dtype)
+    part = combine(spread(first, out.shape, wide), spread(second, out.shape, wide))
+    return cast(prims.add(spread(x, out.shape, wide), scaled(part, factor) if factor != 1 else part), out.dtype)
 
 
 @decomposition(aten.lerp.Scalar, aten.lerp.Tensor)
 def lerp(out: TensorType, start: Value, end: Value, weight: Any) -> Any:
-    low, high = spread(start, out.shape, out.dtype), spread(end, out.shape, out.dtype)
-    part = spread(weight, out.shape, out.dtype)
+    if out.dtype in dtypes.COMPLEX:
+        return NotImplemented
+    wide = dtypes.compute_dtype(out.dtype)
+    low, high = spread(start, out.shape, wide), spread(end, out.shape, wide)
+    part = spread(weight, out.shape, wide)
     difference = prims.sub(high, low)
     # torch's two forms, each exact at its own end.
     near = prims.add(low, prims.mul(part, difference))
     far = prims.sub(high, prims.mul(difference, prims.sub(constant(part, 1.0), part)))
-    return prims.select(prims.lt(prims.abs(part), constant(part, 0.5)), near, far)
+    return cast(prims.select(prims.lt(prims.abs(part), constant(part, 0.5)), near, far), out.dtype)
 
 
 # ---- activations
@@ -426,16 +463,18 @@ def threshold_backward(out: TensorType, grad: Value, x: Value, threshold: Any) -
 def sigmoid_backward(out: TensorType, grad: Value, result: Value) -> Any:
     if out.dtype in dtypes.COMPLEX:
         return NotImplemented
-    slope = prims.mul(prims.sub(constant(result, 1.0), result), result)
-    return prims.mul(spread(grad, out.shape, out.dtype), spread(slope, out.shape, out.dtype))
+    value = spread(result, out.shape, dtypes.compute_dtype(out.dtype))
+    slope = prims.mul(prims.sub(constant(value, 1.0), value), value)
+    return cast(prims.mul(spread(grad, out.shape, value.dtype), slope), out.dtype)
 
 
 @decomposition(aten.tanh_backward.default)
 def tanh_backward(out: TensorType, grad: Value, result: Value) -> Any:
     if out.dtype in dtypes.COMPLEX:
         return NotImplemented
-    slope = prims.sub(constant(result, 1.0), prims.mul(result, result))
-    return prims.mul(spread(grad, out.shape, out.dtype), spread(slope, out.shape, out.dtype))
+    value = spread(result, out.shape, dtypes.compute_dtype(out.dtype))
+    slope = prims.sub(constant(value, 1.0), prims.mul(value, value))
+    return cast(prims.mul(spread(grad, out.shape, value.dtype), slope), out.dtype)
 
 
 @decomposition(aten.silu_backward.default)

@@ -85,6 +85,9 @@ def index_select(out: TensorType, x: Value, dim: int, index: Value) -> Any:
 
 @decomposition(aten.gather.default)
 def gather(out: TensorType, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Any:
+    if 0 in out.shape:
+        # torch lets an empty index have any rank.
+        return prims.full(shape=out.shape, value=0, dtype=out.dtype)
     taken = prims.gather(
         _at_least_1d(x), cast(_at_least_1d(index), torch.int64), axis=axis_of(dim, x.ndim)
     )
@@ -95,6 +98,8 @@ _REDUCTIONS = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "mult
 
 
 def _scattered(out: TensorType, x: Value, dim: int, index: Value, source: Any, mode: str) -> Any:
+    if 0 in index.shape:
+        return x
     places = cast(_at_least_1d(index), torch.int64)
     if isinstance(source, Value):
         # torch reads only as much of the source as the index covers.
@@ -131,9 +136,65 @@ def scatter_add(out: TensorType, x: Value, dim: int, index: Value, source: Value
 def scatter_reduce(
     out: TensorType, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if reduce == "mean" or not include_self:
+    if out.dtype not in dtypes.REAL:
         return NotImplemented
-    return _scattered(out, x, dim, index, source, _REDUCTIONS[reduce])
+    if 0 in index.shape:
+        return x
+    axis, target = axis_of(dim, x.ndim), _at_least_1d(x)
+    places = cast(_at_least_1d(index), torch.int64)
+    values = _at_least_1d(source)
+    updates = prims.slice(
+        values, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim
+    )
+    return prims.reshape(
+        _combined(target, places, updates, axis, reduce, include_self), shape=out.shape
+    )
+
+
+def _combined(
+    target: Value, places: Value, updates: Value, axis: int, reduce: str, include_self: bool
+) -> Any:
+    """torch's scatter with a reduction. ``mean`` divides by how many numbers met; without ``include_self`` the
+    target's own element counts only where nothing was scattered.
+    """
+    wide = dtypes.compute_dtype(target.dtype)
+    start, moved = cast(target, wide), cast(updates, wide)
+    once = constant(moved, 1, torch.int64)
+    met = prims.scatter(constant(start, 0, torch.int64), places, once, axis=axis, mode="add")
+    untouched = prims.eq(met, constant(met, 0))
+    if not include_self:
+        start = prims.select(untouched, start, constant(start, _neutral(reduce, wide)))
+    mode = "add" if reduce == "mean" else _REDUCTIONS[reduce]
+    result = prims.scatter(start, places, moved, axis=axis, mode=mode)
+    if reduce == "mean":
+        own = constant(met, 1)
+        times = prims.add(met, own) if include_self else prims.select(untouched, own, met)
+        divide = prims.div if wide in dtypes.FLOATING else prims.floor_div
+        result = divide(result, cast(times, wide))
+    return cast(result, target.dtype)
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> Any:
+    """The number that changes nothing when it is combined."""
+    if reduce in ("amax", "amin"):
+        limits = torch.finfo(dtype) if dtype in dtypes.FLOATING else torch.iinfo(dtype)
+        low, high = (-math.inf, math.inf) if dtype in dtypes.FLOATING else (limits.min, limits.max)
+        return low if reduce == "amax" else high
+    return 1 if reduce == "prod" else 0
+
+
+@decomposition(aten.index_reduce.default)
+def index_reduce(
+    out: TensorType, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Any:
+    if out.dtype not in dtypes.REAL:
+        return NotImplemented
+    if 0 in index.shape:
+        return x
+    target, updates = _at_least_1d(x), _at_least_1d(source)
+    axis = axis_of(dim, target.ndim)
+    places = _places(target, axis, index, updates)
+    return prims.reshape(_combined(target, places, updates, axis, reduce, include_self), shape=out.shape)
 
 
 @decomposition(aten.index_add.default)
@@ -154,10 +215,14 @@ def index_copy(out: TensorType, x: Value, dim: int, index: Value, source: Value)
 def _along_axis(out: TensorType, x: Value, dim: int, index: Value, source: Value, mode: str) -> Any:
     target, updates = _at_least_1d(x), _at_least_1d(source)
     axis = axis_of(dim, target.ndim)
-    places = prims.broadcast(
-        wrapped(_at_least_1d(index), target.shape[axis]), shape=updates.shape, dims=(axis,)
-    )
+    places = _places(target, axis, index, updates)
     return prims.reshape(prims.scatter(target, places, updates, axis=axis, mode=mode), shape=out.shape)
+
+
+def _places(target: Value, axis: int, index: Value, updates: Value) -> Value:
+    """A 1-d index along ``axis`` as one index for each element of ``updates``."""
+    rows = wrapped(_at_least_1d(index), target.shape[axis])
+    return prims.broadcast(rows, shape=updates.shape, dims=(axis,))  # type: ignore[no-any-return]
 
 
 # ---- advanced indexing
@@ -221,6 +286,8 @@ def _is_mask(index: Value | None) -> bool:
 
 @decomposition(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index(out: TensorType, x: Value, indices: Sequence[Value | None]) -> Any:
+    if 0 in out.shape:
+        return prims.full(shape=out.shape, value=0, dtype=out.dtype)
     if any(map(_is_mask, indices)) or 0 in x.shape:
         return NotImplemented
     if all(entry is None for entry in indices):

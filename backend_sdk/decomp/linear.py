@@ -60,11 +60,14 @@ def dot(out: TensorType, x: Value, y: Value) -> Any:
 
 def _blend(out: TensorType, bias: Value, product: Value, beta: Any, alpha: Any) -> Any:
     """beta * bias + alpha * product. A beta of 0 ignores the bias, NaN included."""
-    product = scaled(product, alpha) if alpha != 1 else product
-    if beta == 0:
-        return product
-    base = spread(bias, out.shape, out.dtype)
-    return prims.add(scaled(base, beta) if beta != 1 else base, product)
+    # A matrix product of 16-bit floats is rounded already; the rest is computed wide and rounded once.
+    wide = dtypes.compute_dtype(out.dtype)
+    total = cast(product, wide)
+    total = scaled(total, alpha) if alpha != 1 else total
+    if beta != 0:
+        base = spread(bias, out.shape, wide)
+        total = prims.add(scaled(base, beta) if beta != 1 else base, total)
+    return cast(total, out.dtype)
 
 
 @decomposition(aten.addmm.default)
@@ -102,6 +105,8 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
+    if x.dtype not in dtypes.FLOATING | dtypes.COMPLEX:
+        return NotImplemented
     spatial = x.ndim - 2
     strides, edges, spread_ = _each(stride, spatial), _each(padding, spatial), _each(dilation, spatial)
     if transposed:

@@ -152,8 +152,9 @@ def batch_norm_functional(
     if not training:
         y = prims.batch_norm_inference(x, weight, bias, running_mean, running_var, epsilon=eps)
         saved = [prims.full(shape=type.shape, value=0, dtype=type.dtype) for type in out[1:3]]
-        return (y, *saved, running_mean, running_var)
+        return (y, *saved, cast(running_mean, out[3].dtype), cast(running_var, out[4].dtype))
     y, center, variance, inverse = _train(out, x, weight, bias, eps)
+    old = cast(running_mean, out[3].dtype), cast(running_var, out[4].dtype)
     number = count(x.shape, tuple(dim for dim in range(x.ndim) if dim != 1))
     correction = number / (number - 1) if not isinstance(number, SymExpr) and number > 1 else None
     if correction is None:
@@ -164,8 +165,8 @@ def batch_norm_functional(
         y,
         center,
         inverse,
-        _running(running_mean, center, momentum),
-        _running(running_var, unbiased, momentum),
+        _running(old[0], center, momentum),
+        _running(old[1], unbiased, momentum),
     )
 
 

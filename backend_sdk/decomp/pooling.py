@@ -11,7 +11,7 @@ import torch
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
-from backend_sdk.prims.shorthand import cast, count, scaled
+from backend_sdk.prims.shorthand import along, cast, count, scaled
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import Dim
 
@@ -57,6 +57,8 @@ def _max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    if x.dtype not in dtypes.FLOATING:
+        return NotImplemented
     window = _each(kernel, spatial)
     strides = _each(stride, spatial, window)
     low, spread = _each(padding, spatial), _each(dilation, spatial)
@@ -158,18 +160,46 @@ def _avg_pool(
     strides = _each(stride, spatial, window)
     low = _each(padding, spatial)
     divisor = _uniform_divisor(window, low, ceil_mode, count_include_pad, divisor_override)
-    if x.dtype not in dtypes.FLOATING or divisor is None:
+    if x.dtype not in dtypes.FLOATING:
         return NotImplemented
     image = cast(_batched(x, spatial), dtypes.compute_dtype(x.dtype))
-    ones = (1,) * spatial
-    total = prims.sum_pool(
+    produced = out.shape[-spatial:]
+    total = _window_sums(image, produced, window, strides, low)
+    if divisor is not None:
+        average = scaled(total, 1.0 / divisor)
+    else:
+        counts = _window_sizes(image, produced, window, strides, low, count_include_pad)
+        average = prims.div(total, along(counts, tuple(range(2, total.ndim)), total.shape))
+    return prims.reshape(cast(average, out.dtype), shape=out.shape)
+
+
+def _window_sums(
+    image: Value, produced: Sequence[Dim], window: tuple[int, ...], strides: tuple[int, ...], low: tuple[int, ...]
+) -> Value:
+    ones = (1,) * len(window)
+    return prims.sum_pool(  # type: ignore[no-any-return]
         image,
         window=window,
         strides=strides,
-        padding=_reach(image.shape[2:], out.shape[-spatial:], window, strides, low, ones),
+        padding=_reach(image.shape[2:], produced, window, strides, low, ones),
         dilation=ones,
     )
-    return prims.reshape(cast(scaled(total, 1.0 / divisor), out.dtype), shape=out.shape)
+
+
+def _window_sizes(
+    image: Value,
+    produced: Sequence[Dim],
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    low: tuple[int, ...],
+    count_include_pad: bool,
+) -> Value:
+    """How many elements each window averages. A window that was rounded up never counts what it reaches beyond."""
+    edges = low if count_include_pad else (0,) * len(low)
+    sizes = tuple(size + 2 * edge for size, edge in zip(image.shape[2:], edges, strict=True))
+    ones = prims.full(shape=(1, 1, *sizes), value=1, dtype=image.dtype)
+    start = tuple(amount - edge for amount, edge in zip(low, edges, strict=True))
+    return prims.reshape(_window_sums(ones, produced, window, strides, start), shape=tuple(produced))  # type: ignore[no-any-return]
 
 
 @decomposition(aten.avg_pool2d.default)
@@ -199,10 +229,15 @@ def avg_pool2d_backward(
     strides = _each(stride, 2, window)
     low = _each(padding, 2)
     divisor = _uniform_divisor(window, low, ceil_mode, count_include_pad, divisor_override)
-    if divisor is None:
-        return NotImplemented
     wide = dtypes.compute_dtype(out.dtype)
-    upstream = scaled(cast(_batched(grad, 2), wide), 1.0 / divisor)
+    upstream = cast(_batched(grad, 2), wide)
+    if divisor is not None:
+        upstream = scaled(upstream, 1.0 / divisor)
+    else:
+        counts = _window_sizes(
+            _batched(x, 2), upstream.shape[2:], window, strides, low, count_include_pad
+        )
+        upstream = prims.div(upstream, along(cast(counts, wide), (2, 3), upstream.shape))
     sizes = out.shape[-2:]
     before: list[Dim] = [0, 0]
     after: list[Dim] = [0, 0]

@@ -97,4 +97,5 @@ def native_dropout(
 
 @decomposition(aten.native_dropout_backward.default)
 def native_dropout_backward(out: TensorType, grad: Value, mask: Value, scale: float) -> Any:
-    return prims.mul(prims.mul(grad, cast(mask, grad.dtype)), constant(grad, scale))
+    kept = prims.mul(cast(grad, out.dtype), cast(mask, out.dtype))
+    return prims.mul(kept, constant(kept, scale))

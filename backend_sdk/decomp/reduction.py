@@ -41,14 +41,21 @@ def mean(out: TensorType, x: Value, dim: Any = None, keepdim: bool = False, *, d
     return prims.reshape(cast(mean_over(wide, axes_of(dim, x.ndim)), out.dtype), shape=out.shape)
 
 
+def prod_over(out: TensorType, x: Value, dims: Any) -> Any:
+    """The product over ``dims`` (None: all). Of truth values, which have no product, it is whether all are true."""
+    if out.dtype == torch.bool:
+        return _truth_reduced(prims.reduce_min, True, out, x, dims)
+    return _reduced(prims.reduce_prod, out, cast(x, out.dtype), dims)
+
+
 @decomposition(aten.prod.default)
 def prod(out: TensorType, x: Value, *, dtype: Any = None) -> Any:
-    return _reduced(prims.reduce_prod, out, cast(x, out.dtype), None)
+    return prod_over(out, x, None)
 
 
 @decomposition(aten.prod.dim_int)
 def prod_dim(out: TensorType, x: Value, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _reduced(prims.reduce_prod, out, cast(x, out.dtype), dim)
+    return prod_over(out, x, dim)
 
 
 @decomposition(aten.amax.default, aten.max.default)
@@ -211,21 +218,26 @@ def topk(
 # ---- softmaxes
 
 
+def _along_axis(prim: Prim, single: float, out: TensorType, x: Value, dim: int) -> Any:
+    """A softmax; ``single`` is its value for one element. No element, no maximum: an empty x stays empty."""
+    if x.ndim == 0 or 0 in x.shape:
+        return constant(x, single, out.dtype)
+    return prim(cast(x, out.dtype), axis=axis_of(dim, x.ndim))
+
+
 @decomposition(aten._softmax.default)
 def softmax(out: TensorType, x: Value, dim: int, half_to_float: bool) -> Any:
-    return prims.softmax(cast(x, out.dtype), axis=axis_of(dim, x.ndim)) if x.ndim else constant(x, 1.0, out.dtype)
+    return _along_axis(prims.softmax, 1.0, out, x, dim)
 
 
 @decomposition(aten._safe_softmax.default)
 def safe_softmax(out: TensorType, x: Value, dim: int, dtype: Any = None) -> Any:
-    return prims.safe_softmax(cast(x, out.dtype), axis=axis_of(dim, x.ndim)) if x.ndim else NotImplemented
+    return _along_axis(prims.safe_softmax, 1.0, out, x, dim) if x.ndim else NotImplemented
 
 
 @decomposition(aten._log_softmax.default)
 def log_softmax(out: TensorType, x: Value, dim: int, half_to_float: bool) -> Any:
-    if x.ndim == 0:
-        return constant(x, 0.0, out.dtype)
-    return prims.log_softmax(cast(x, out.dtype), axis=axis_of(dim, x.ndim))
+    return _along_axis(prims.log_softmax, 0.0, out, x, dim)
 
 
 @decomposition(aten._softmax_backward_data.default)

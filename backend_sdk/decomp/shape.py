@@ -208,6 +208,21 @@ def unbind(out: tuple[TensorType, ...], x: Value, dim: int = 0) -> Any:
     )
 
 
+@decomposition(aten.unfold.default, aten.unfold_copy.default)
+def unfold(out: TensorType, x: Value, dim: int, size: int, step: int) -> Any:
+    """Windows of x along ``dim``: each start becomes a row, the elements of its window the last dim."""
+    if x.ndim == 0:
+        return prims.reshape(x, shape=out.shape)
+    axis = axis_of(dim, x.ndim)
+    shape = (out.shape[axis], size)
+    starts = prims.iota(length=shape[0], dtype=torch.int64)
+    starts = along(prims.mul(starts, constant(starts, step)), (0,), shape)
+    places = prims.add(starts, along(prims.iota(length=size, dtype=torch.int64), (1,), shape))
+    windows = prims.take(x, places, axis=axis)
+    dims = [dim for dim in range(windows.ndim) if dim != axis + 1]
+    return prims.permute(windows, dims=(*dims, axis + 1))
+
+
 @decomposition(aten.diagonal.default, aten.diagonal_copy.default)
 def diagonal(out: TensorType, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from backend_sdk.errors import DialectError
-from backend_sdk.spec import Composite, Prim, Shape, TensorType
+from backend_sdk.spec import Composite, Prim, Shape, SymExpr, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +141,13 @@ class GraphBuilder:
         node.meta["type"] = results
         values = []
         for index, type in enumerate(results):
-            if not isinstance(type, TensorType):
+            if not isinstance(type, (TensorType, SymExpr)):
                 values.append(type)
                 continue
             item = self.graph.call_function(operator.getitem, (node, index))
             item.meta["type"] = type
             item.meta["origin"] = self.origin
-            values.append(Value(item, type))
+            values.append(Value(item, type) if isinstance(type, TensorType) else type)
         return tuple(values)
 
     def _check_body(self, op: Composite, value: Any, expected: tuple[TensorType, ...]) -> None:

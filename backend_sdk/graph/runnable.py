@@ -5,7 +5,6 @@ Does not: place or lower anything; every call runs the target's own reference.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,10 +35,10 @@ class _SymbolBindingCodeGen(fx.graph.CodeGen):
 
     def gen_fn_def(self, *args: Any, **kwargs: Any) -> str:
         text = super().gen_fn_def(*args, **kwargs)
-        return text + "".join(f"\n    {symbol} = {source}" for symbol, source in self._sources.items())
-
-    def additional_globals(self) -> list[tuple[str, Any]]:
-        return [("math", math), ("torch", torch)]
+        # Expressions over sizes may call it. Not a global: fx takes the module for torch.math.
+        lines = ["import math"] if self._sources else []
+        lines += [f"{symbol} = {source}" for symbol, source in self._sources.items()]
+        return text + "".join(f"\n    {line}" for line in lines)
 
 
 def symbol_sources(graph: fx.Graph) -> dict[str, str]:

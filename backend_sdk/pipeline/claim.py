@@ -49,7 +49,8 @@ class Claims:
 
         A backend that never names the overload is not asked: silence about aten is no refusal.
         """
-        if op not in self._backend.implementations or not is_overload(op):
+        named = op in self._backend.implementations or op in self._backend.overloads
+        if not named or not is_overload(op):
             return None
         operands: list[TensorType | None] = []
         attributes: dict[str, Any] = {}

@@ -72,6 +72,8 @@ def compile_captured(
     """Run all passes over one functional aten graph."""
     stages = _Stages(captured, backend, options)
     plugin = plugin_of(backend.name)
+    if plugin is not None and plugin.backend is not backend:
+        plugin = None  # An object of the same name that some caller made by hand brings no plugin with it.
     passes = plugin.passes() if plugin is not None else ()
     rules = rules_with(plugin.decompositions() if plugin is not None else {})
     dialect = stages.run("decompose", lambda: decompose(captured, backend, rules, options))

@@ -151,6 +151,7 @@ class _Translation:
         inner = self._builder.graph.create_node("get_attr", name)
         inner.meta["origin"] = Origin("")
         if isinstance(target, torch.Tensor):
+            inner.meta["boundary"] = boundary_type(target)
             inner.meta["type"] = TensorType(tuple(target.shape), target.dtype)
             return Value(inner, inner.meta["type"])
         inner.meta["type"] = None
@@ -301,21 +302,33 @@ class _Translation:
     def _foreign(self, node: fx.Node, args: Any, kwargs: Any, expected: Any) -> Any:
         """Add the captured call as it is. Its operands must get the strides that eager would give them."""
         layouts: list[Any] = []
-        fx.node.map_arg((node.args, node.kwargs), lambda n: layouts.append(_layout(n.meta.get("val"))))
-        results = expected if isinstance(expected, tuple) else (expected,)
-        for result in results:
-            if isinstance(result, TensorType):
-                self._learn_symbols(result.shape)
-            elif isinstance(result, SymExpr):
-                self._learn_symbols((result,))
+        fx.node.map_arg(
+            (node.args, node.kwargs),
+            lambda n: layouts.append(_layout(n.meta["val"])) if isinstance(n.meta.get("val"), torch.Tensor) else None,
+        )
         inner = self._builder.call_foreign(node.target, args, kwargs)
         inner.meta["layouts"] = layouts
+        result = self._typed(inner, expected)
+        for made in (inner, *inner.users):
+            self._bind_sizes(made)
+        return result
+
+    def _typed(self, inner: fx.Node, expected: Any) -> Any:
         if isinstance(expected, (SymExpr, type(None))):
             inner.meta["type"] = expected
             inner.meta["origin"] = self._builder.origin
             self._builder.added.append(inner)
             return expected
+        results = expected if isinstance(expected, tuple) else (expected,)
         return self._builder.typed(inner, results, single=not isinstance(expected, tuple))
+
+    def _bind_sizes(self, made: fx.Node) -> None:
+        """Remember which sizes only this call's data decides: whoever computes with them comes after it."""
+        before = frozenset(self._symbols)
+        type = made.meta["type"]
+        self._learn_symbols(type.shape if isinstance(type, TensorType) else (type,))
+        if self._symbols != before:
+            made.meta["binds"] = self._symbols - before
 
     # ---- questions and checks
 
@@ -384,6 +397,8 @@ def _must_stay(node: fx.Node) -> bool:
     """Whether a node counts even when nothing reads its value: an input, or a call with an effect."""
     if node.op in ("placeholder", "output"):
         return True
+    if node.meta.get("binds"):
+        return True
     if node.op != "call_function" or isinstance(node.target, Prim) or node.target is operator.getitem:
         return False
     return node.meta.get("type") is None or has_effect(node.target)
@@ -438,10 +453,8 @@ def _matches(got: Any, expected: Any) -> bool:
     return expected is None or got == expected
 
 
-def _layout(value: Any) -> tuple[Any, ...] | None:
-    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        return tuple(dim_of(stride) for stride in value.stride())
-    return None
+def _layout(value: torch.Tensor) -> tuple[Any, ...] | None:
+    return tuple(map(dim_of, value.stride())) if value.layout == torch.strided else None
 
 
 def _describe_call(target: Any, args: Any, kwargs: Any) -> str:

@@ -77,18 +77,28 @@ def partition(dialect: Dialect, backend: Backend, *, may_demote: bool) -> list[S
 def _stages(nodes: Iterable[fx.Node], native: set[fx.Node]) -> dict[fx.Node, int]:
     """Even stages are the backend's, odd ones eager's; an effect follows the effect before it."""
     stages: dict[fx.Node, int] = {}
+    binders: dict[str, fx.Node] = {}
     last_effect = 1
     for node in nodes:
         parity = 0 if node in native else 1
         stage = parity
-        for source in node.all_input_nodes:
+        for source in (*node.all_input_nodes, *_binders_of(node, binders)):
             known = stages.get(source)
             if known is not None:
                 stage = max(stage, known if known % 2 == parity else known + 1)
         if parity == 1 and (has_effect(node.target) or is_random(node.target)):
             last_effect = stage = max(stage, last_effect)
         stages[node] = stage
+        binders |= dict.fromkeys(node.meta.get("binds", ()), node)
     return stages
+
+
+def _binders_of(node: fx.Node, binders: dict[str, fx.Node]) -> list[fx.Node]:
+    """The calls whose data decide sizes that ``node`` computes with."""
+    if not binders:
+        return []
+    used = symbols_of(node.meta["type"]) | symbols_of(node.args) | symbols_of(node.kwargs)
+    return [binders[symbol] for symbol in used & binders.keys()]
 
 
 def _native(nodes: list[fx.Node]) -> set[fx.Node]:

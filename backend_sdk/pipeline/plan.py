@@ -15,13 +15,15 @@ from torch import fx
 
 from backend_sdk.backend import Backend
 from backend_sdk.contract import Kernel
-from backend_sdk.pipeline.capture import boundary_type
+from backend_sdk.graph.runnable import bound_symbols, symbols_of
+from backend_sdk.pipeline.capture import boundary_type, dim_of
 from backend_sdk.pipeline.decompose import Dialect
 from backend_sdk.pipeline.partition import EagerStep, RegionStep, Step
 from backend_sdk.runtime.eager import EagerCall
-from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan
+from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan, View
 from backend_sdk.spec import SymExpr
 from backend_sdk.torch_compat.ops import has_effect
+from backend_sdk.torch_compat.storage import memory_key
 
 
 def make_plan(
@@ -32,8 +34,13 @@ def make_plan(
     constants = {
         node.name: dialect.attributes[str(node.target)] for node in graph.nodes if node.op == "get_attr"
     }
+    outputs = _outputs(dialect)
+    bases = {output.view.base for output in outputs if output.view is not None}
     returned = {item for item in dialect.outputs if isinstance(item, fx.Node)}
+    returned |= {node for node in graph.nodes if node.name in bases}
     last_read = _last_reads(steps, returned)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder" and node is not dialect.key]
+    known = bound_symbols((node.name, node.meta["type"]) for node in placeholders).keys()
     actions: list[KernelAction | EagerAction] = []
     buffers: list[Buffer] = []
     picks: dict[fx.Node, list[fx.Node]] = {}
@@ -45,7 +52,8 @@ def make_plan(
             assert kernel is not None
             if not kernel.allocates_outputs:
                 for node in step.outputs:
-                    arena = node not in returned
+                    # The arena is laid out when a call enters: sizes that its data decide come later.
+                    arena = node not in returned and symbols_of(node.meta["type"]) <= known
                     buffers.append(Buffer(node.name, node.meta["type"], index, last_read.get(node, index), arena))
             actions.append(
                 KernelAction(
@@ -57,7 +65,6 @@ def make_plan(
             )
         else:
             actions.append(_eager_action(step, picks.get(step.node, []), backend))
-    placeholders = [node for node in graph.nodes if node.op == "placeholder" and node is not dialect.key]
     return Plan(
         name=f"{backend.name} {dialect.captured.kind}",
         backend=backend.name,
@@ -67,7 +74,7 @@ def make_plan(
         constants=constants,
         actions=tuple(actions),
         buffers=tuple(buffers),
-        outputs=_outputs(dialect),
+        outputs=outputs,
         frees=_frees(steps, last_read, returned),
     )
 
@@ -127,20 +134,56 @@ def _eager_action(step: EagerStep, picks: list[fx.Node], backend: Backend) -> Ea
 
 
 def _outputs(dialect: Dialect) -> tuple[Output, ...]:
-    """What the plan returns. Each distinct captured value gets memory of its own, so that the user's in-place
-    change of one result shows in no other result and in no input, unless eager's would."""
-    captured = dialect.captured.graph.graph.output_node().args[0]
+    """What the plan returns. Results share memory with inputs and with each other where eager's do, and nowhere else:
+    the user may change one in place."""
+    captured: Any = dialect.captured.graph.graph.output_node().args[0]
+    visible = dialect.captured.visible
+    views = _views(dialect, captured[:visible])
     owners: dict[Any, Any] = {}
     outputs = []
-    for index, (item, origin) in enumerate(zip(dialect.outputs, captured, strict=True)):  # type: ignore[arg-type]
-        visible = index < dialect.captured.visible
+    for index, (item, origin) in enumerate(zip(dialect.outputs, captured, strict=True)):
         if not isinstance(item, fx.Node):
-            outputs.append(Output(None, item, None, visible, False))
+            outputs.append(Output(None, item, None, index < visible, False))
             continue
         value = origin.meta.get("val")
         layout = boundary_type(value).strides if isinstance(value, torch.Tensor) else None
         is_input = origin.op == "placeholder"
-        shared = owners.setdefault(item, origin) is not origin or (item.op == "placeholder" and not is_input)
-        constant = item.op == "get_attr"
-        outputs.append(Output(item.name, None, layout, visible, (shared or constant) and visible, is_input))
+        owner, owner_visible = owners.setdefault(item, (origin, index < visible))
+        # A saved value that the user's change of a result would reach is copied as well.
+        shared = (owner is not origin and owner_visible) or (item.op == "placeholder" and not is_input)
+        constant = item.op == "get_attr" and index < visible
+        outputs.append(
+            Output(item.name, None, layout, index < visible, shared or constant, is_input, views.get(index))
+        )
     return tuple(outputs)
+
+
+def _views(dialect: Dialect, results: Sequence[Any]) -> dict[int, View]:
+    """The results that eager shows as views, by their index: of an input, or of memory that several of them share."""
+    captured = dialect.captured.graph.graph.find_nodes(op="placeholder")
+    own = [node for node in dialect.graph.nodes if node.op == "placeholder" and node is not dialect.key]
+    inputs: dict[Any, tuple[str, torch.Tensor]] = {}
+    for node, mine in zip(captured, own, strict=True):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and memory_key(value) is not None:
+            inputs.setdefault(memory_key(value), (mine.name, value))
+    groups: dict[Any, list[int]] = {}
+    views: dict[int, View] = {}
+    for index, node in enumerate(results):
+        value = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
+        key = memory_key(value) if isinstance(value, torch.Tensor) else None
+        if key in inputs:
+            base, given = inputs[key]
+            views[index] = _view(base, 0, value, dim_of(value.storage_offset() - given.storage_offset()))
+        elif key is not None and not any(results[other] is node for other in groups.get(key, ())):
+            groups.setdefault(key, []).append(index)
+    for number, indices in enumerate(groups.values()):
+        for index in indices if len(indices) > 1 else ():
+            value = results[index].meta["val"]
+            views[index] = _view(None, number, value, dim_of(value.storage_offset()))
+    return views
+
+
+def _view(base: str | None, group: int, value: Any, offset: Any) -> View:
+    shape, strides = (tuple(map(dim_of, numbers)) for numbers in (value.shape, value.stride()))
+    return View(base, group, shape, strides, offset)

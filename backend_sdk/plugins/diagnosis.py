@@ -55,8 +55,7 @@ def check_collisions() -> Iterator[Check]:
             yield Check(
                 f"collision {name}",
                 Status.FAILED,
-                f"backend {name!r} is claimed by "
-                + " and by ".join(f"{d.package} ({d.module})" for d in declared),
+                f"backend {name!r} is claimed by " + " and by ".join(f"{d.package} ({d.module})" for d in declared),
                 "uninstall all but one: " + " or ".join(f"pip uninstall {d.distribution}" for d in declared),
             )
 

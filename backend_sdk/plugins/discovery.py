@@ -76,9 +76,7 @@ def installed() -> Installed:
     with _LOCK:
         if not _CACHE:
             found = importlib.metadata.entry_points()
-            lines = (
-                point for point in found.select(group=DYNAMO_GROUP) if point.name.startswith(DYNAMO_PREFIX)
-            )
+            lines = (point for point in found.select(group=DYNAMO_GROUP) if point.name.startswith(DYNAMO_PREFIX))
             _CACHE.append(Installed(_by_name(found.select(group=BACKEND_GROUP)), _by_name(lines)))
         return _CACHE[0]
 

@@ -88,8 +88,7 @@ class PluginRegistry:
         ]
         with self._lock:
             registered = [
-                KnownBackend(plugin.name, "", "", plugin.source.module)
-                for plugin in self._registered.values()
+                KnownBackend(plugin.name, "", "", plugin.source.module) for plugin in self._registered.values()
             ]
         return tuple(sorted([*declared, *registered], key=lambda known: (known.name, known.distribution)))
 
@@ -120,9 +119,7 @@ class PluginRegistry:
                 f"package {declared[0].package} has that name",
                 hint=f"give the class another name, or uninstall {declared[0].distribution}",
             )
-        plugin = Plugin(
-            Source(name, "", "", cls.__module__), hooks if hooks is not None else ModuleType(name), made
-        )
+        plugin = Plugin(Source(name, "", "", cls.__module__), hooks if hooks is not None else ModuleType(name), made)
         with self._lock:
             present = self._registered.get(name)
             if present is not None and not _same_definition(type(present.backend), cls):
@@ -141,8 +138,7 @@ class PluginRegistry:
         with self._lock:
             if name not in self._registered:
                 raise UnknownBackendError(
-                    f"cannot unregister the backend {name!r}, no call registered it: "
-                    f"{nearest(name, self._registered)}",
+                    f"cannot unregister the backend {name!r}, no call registered it: {nearest(name, self._registered)}",
                     hint="a backend of an installed package goes with its package",
                 )
             del self._registered[name]
@@ -151,7 +147,7 @@ class PluginRegistry:
     def refresh(self) -> None:
         """Read the installed entry points again and forget the plugins that were loaded from them.
 
-        For tests, and for a session that has just installed a package. Registered backends stay.
+        For tests, and for a notebook in which a package was just installed. Registered backends stay.
         """
         with self._lock:
             discovery.forget()
@@ -177,8 +173,7 @@ class PluginRegistry:
             claims = " and ".join(f"{one.package} (module {one.module})" for one in declared)
             raise PluginCollisionError(
                 f"backend {name!r} is claimed by {len(declared)} packages: {claims}",
-                hint="uninstall all but one: "
-                + " or ".join(f"pip uninstall {one.distribution}" for one in declared),
+                hint="uninstall all but one: " + " or ".join(f"pip uninstall {one.distribution}" for one in declared),
             )
         if not declared:
             self._unknown(name)

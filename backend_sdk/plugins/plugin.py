@@ -139,9 +139,7 @@ class Plugin:
         yielded: list[Backend | type[Backend]] = []
         for result in self._call("sdk_backends"):
             for item in self._items("sdk_backends", result, "a sequence of Backend instances or classes"):
-                if not isinstance(item, Backend) and not (
-                    isinstance(item, type) and issubclass(item, Backend)
-                ):
+                if not isinstance(item, Backend) and not (isinstance(item, type) and issubclass(item, Backend)):
                     self._refuse("sdk_backends", item, "Backend instances or subclasses")
                 yielded.append(item)
         named = [item for item in yielded if item.name == self.name]
@@ -237,9 +235,7 @@ def _check_marks(source: Source, implementations: object) -> None:
             )
 
 
-def _wrong_implementations(
-    manager: pluggy.PluginManager, implementations: object
-) -> Iterable[tuple[str, str | None]]:
+def _wrong_implementations(manager: pluggy.PluginManager, implementations: object) -> Iterable[tuple[str, str | None]]:
     """What is wrong with each marked function, and how to mend it."""
     for name in dir(implementations):
         options = manager.parse_hookimpl_opts(implementations, name)

@@ -74,7 +74,7 @@ def _layer_norm_shape(
     shape=_layer_norm_shape,
     operands=(_FLOAT, _FLOAT, _FLOAT),
     results=(_FLOAT, _WIDE, _WIDE),
-    tolerance=Relative(64),
+    tolerance=Relative(128),
     samples=_layer_norm_samples,
 )
 def layer_norm(
@@ -128,7 +128,7 @@ def _rms_norm_shape(
     shape=_rms_norm_shape,
     operands=(_FLOAT, _FLOAT),
     results=(_FLOAT, _WIDE),
-    tolerance=Relative(64),
+    tolerance=Relative(128),
     samples=_rms_norm_samples,
 )
 def rms_norm(
@@ -172,7 +172,7 @@ def _group_norm_shape(
     shape=_group_norm_shape,
     operands=(_FLOAT, _FLOAT, _FLOAT),
     results=(_FLOAT, _WIDE, _WIDE),
-    tolerance=Relative(64),
+    tolerance=Relative(128),
     samples=_group_norm_samples,
 )
 def group_norm(
@@ -280,7 +280,7 @@ def _batch_norm_training_shape(
     shape=_batch_norm_training_shape,
     operands=(_FLOAT, _PARAMETER, _PARAMETER),
     results=(_FLOAT, _WIDE, _WIDE),
-    tolerance=Relative(64),
+    tolerance=Relative(128),
     samples=_batch_norm_training_samples,
     profiles=("training",),
 )

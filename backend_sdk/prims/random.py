@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import torch
 
-from backend_sdk import _native, dtypes
+from backend_sdk import dtypes
+from backend_sdk._native import philox_fill
 from backend_sdk.errors import DialectError
 from backend_sdk.prims.define import Operand, composite, prim
 from backend_sdk.prims.elementwise import add, bitwise_and, convert, cos, log, mul, neg, shift_right, sqrt
@@ -53,7 +54,7 @@ def random_bits(key: Operand, *, stream: int, shape: Shape) -> Operand:
     ``(i // 4, stream)`` (two words each, low word first) under the 64-bit ``key``.
     """
     out = torch.empty(math.prod(shape), dtype=torch.int32)  # type: ignore[arg-type]
-    _native.philox_fill(out.numpy(), int(key.item()) & (2**64 - 1), stream)
+    philox_fill(out.numpy(), int(key.item()) & (2**64 - 1), stream)
     return out.reshape(shape)  # type: ignore[arg-type]
 
 

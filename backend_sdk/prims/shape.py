@@ -221,9 +221,8 @@ def pad(x: Operand, *, low: Shape, high: Shape, interior: tuple[int, ...], value
         wide[tuple(builtins.slice(None, None, inner + 1) for inner in interior)] = x
         x = wide
     amounts = [amount for pair in zip(reversed(low), reversed(high), strict=True) for amount in pair]
-    if x.dtype == torch.bool:
-        return torch.nn.functional.pad(x.to(torch.uint8), amounts, value=int(bool(value))).to(torch.bool)
-    return torch.nn.functional.pad(x, amounts, value=value)  # type: ignore[arg-type]
+    # Not `torch.nn.functional.pad`: it takes the value as a float, which rounds large integers.
+    return torch.constant_pad_nd(x, amounts, value)  # type: ignore[arg-type]
 
 
 def _concat_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:

@@ -5,6 +5,7 @@ Does not: decide that it falls back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,7 +40,8 @@ class EagerCall:
     def __call__(self, leaves: tuple[Any, ...], layouts: tuple[Any, ...]) -> Any:
         """Run on the values of ``leaves``; ``layouts`` holds concrete strides (None: any) for each of them."""
         values = [
-            value if strides is None or value.stride() == strides else with_strides(value, strides)
+            # An effect token is declared as a tensor, and is None.
+            value if strides is None or value is None or value.stride() == strides else with_strides(value, strides)
             for value, strides in zip(leaves, layouts, strict=True)
         ]
         args, kwargs = _fill(self._arguments, values)
@@ -60,7 +62,8 @@ class EagerCall:
 
     def _template(self, argument: Any) -> Any:
         if isinstance(argument, fx.Node):
-            layout = next(self._layouts) if self._layouts is not None else None
+            tensor = isinstance(argument.meta.get("type"), TensorType)
+            layout = next(self._layouts) if self._layouts is not None and tensor else None
             return self._leaf(argument, layout)
         if isinstance(argument, SymExpr):
             return self._leaf(argument, None)
@@ -106,19 +109,42 @@ def _fill(template: Any, values: list[Any]) -> Any:
 
 
 def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """A copy of ``tensor`` with the given strides; dense where those would lay elements over one another."""
-    distinct = tuple(1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True))
-    if _overlaps(distinct, strides):
-        return tensor.clone(memory_format=torch.contiguous_format)
-    copy = torch.empty_strided(distinct, strides, dtype=tensor.dtype, device=tensor.device)
-    copy.copy_(tensor[tuple(slice(0, size) for size in distinct)])
-    return copy.expand(tensor.shape)
+    """A copy of ``tensor`` with the given strides."""
+    if 0 in strides or _overlaps(tensor.shape, strides):
+        return write(tensor.new_empty(reach(tensor.shape, strides)), tensor, strides, 0)
+    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
 
 
-def _overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    reach = 1
+def write(memory: torch.Tensor, tensor: torch.Tensor, strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    """Write ``tensor`` into a dense ``memory`` with the given strides from element ``offset`` on; return that view.
+
+    Elements that the strides lay over one another must be equal.
+    """
+    place = memory.as_strided(tensor.shape, strides, memory.storage_offset() + offset)
+    # The first along each dimension of stride 0 stands for all.
+    elements = tuple(slice(0, 1 if stride == 0 else None) for stride in strides)
+    if _overlaps(place[elements].shape, strides):
+        positions = torch.arange(memory.numel(), device=memory.device).as_strided(tensor.shape, strides, offset)
+        memory[positions] = tensor
+    else:
+        place[elements].copy_(tensor[elements])
+    return place
+
+
+def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory a layout spans."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    if 0 in shape:
+        return False
+    span = 1
     for stride, size in sorted((stride, size) for size, stride in zip(shape, strides, strict=True) if size > 1):
-        if stride < reach:
+        if stride < span:
             return True
-        reach = stride * (size - 1) + reach
+        span = stride * (size - 1) + span
     return False

@@ -12,6 +12,7 @@ from backend_sdk.contract import Kernel, Region, op_name
 from backend_sdk.runtime.device import Device
 from backend_sdk.runtime.eager import EagerCall
 from backend_sdk.spec import Shape, TensorType
+from backend_sdk.spec.symbolic import Dim
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,25 @@ class EagerAction:
 
 
 @dataclass(frozen=True)
+class View:
+    """Where a result lies in memory that it shares: in that of the input ``base``, or (None) in the memory that all
+    results with the same ``group`` show. ``offset``, in elements, counts from the base's first element, or from
+    the start of the memory.
+    """
+
+    base: str | None
+    group: int
+    shape: Shape
+    strides: Shape
+    offset: Dim
+
+
+@dataclass(frozen=True)
 class Output:
     """A result of the plan: the value ``name``, or the constant or symbolic ``number``.
 
     ``strides`` are what eager gives; ``copy`` makes it a copy in any case; ``is_input`` passes an input through.
+    ``view`` says that eager's result is a view, of an input or of memory that other results show as well.
     """
 
     name: str | None
@@ -62,6 +78,7 @@ class Output:
     visible: bool
     copy: bool
     is_input: bool = False
+    view: View | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ Does not: decide anything; the plan has decided.
 
 from __future__ import annotations
 
+import functools
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,9 +17,9 @@ from backend_sdk.contract import Kernel
 from backend_sdk.errors import KernelError, KernelRaisedError, SdkError
 from backend_sdk.graph.runnable import bound_symbols, symbols_of
 from backend_sdk.runtime.arena import Arena, Lifetime, layout
-from backend_sdk.runtime.eager import with_strides
+from backend_sdk.runtime.eager import reach, with_strides, write
 from backend_sdk.runtime.function_kernel import check_results, region_location, region_subject
-from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan
+from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan, View
 from backend_sdk.runtime.source import SourceWriter
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import contiguous_strides, element_count
@@ -66,6 +68,7 @@ class ArenaPool:
         self._buffers = [buffer for buffer in plan.buffers if buffer.in_arena]
         self.symbols = tuple(sorted(symbols_of(tuple(buffer.type for buffer in self._buffers))))
         self._free: dict[tuple[int, ...], list[Arena]] = {}
+        self._lock = threading.Lock()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,16 +76,18 @@ class ArenaPool:
 
     def take(self, sizes: tuple[int, ...]) -> Arena:
         """An arena for these values of `symbols`."""
-        free = self._free.get(sizes)
-        if free:
-            return free.pop()
+        with self._lock:
+            free = self._free.get(sizes)
+            if free:
+                return free.pop()
         return self._lay_out(sizes)
 
     def give_back(self, sizes: tuple[int, ...], arena: Arena) -> None:
         """Let later calls use ``arena``."""
-        if sizes not in self._free and len(self._free) >= self._MOST_LAYOUTS:
-            self._free.pop(next(iter(self._free)), None)
-        self._free.setdefault(sizes, []).append(arena)
+        with self._lock:
+            if sizes not in self._free and len(self._free) >= self._MOST_LAYOUTS:
+                del self._free[next(iter(self._free))]
+            self._free.setdefault(sizes, []).append(arena)
 
     def nbytes(self, sizes: tuple[int, ...]) -> int:
         """Bytes of an arena for these values of `symbols`."""
@@ -157,7 +162,7 @@ class _Program:
             self._emit(f"{_local(name)} = {self._writer.bind(value, 'constant')}")
         if self._plan.key is not None:
             self._emit(f"{_local(self._plan.key)} = {self._writer.bind(draw_key, 'draw_key')}()")
-        if any(self._may_alias(output) for output in self._plan.outputs):
+        if self._watches:
             tensors = [name for name, type in inputs if isinstance(type, TensorType)]
             tensors += [
                 _local(name) for name, value in self._plan.constants.items() if isinstance(value, torch.Tensor)
@@ -171,11 +176,11 @@ class _Program:
         self._emit(f"sizes = ({''.join(symbol + ', ' for symbol in self.arena.symbols)})")
         self._emit(f"arena = {pool}.take(sizes)")
         self._emit(f"{', '.join(map(_local, self.arena.names))}, = arena.buffers")
-        if any(self._may_alias(output) for output in self._plan.outputs):
+        if self._watches:
             self._emit("taken.add(arena.start)")
 
     def _kernel(self, action: KernelAction) -> None:
-        arguments = self._tuple(action.inputs)
+        arguments = self._kernel_inputs(action)
         kernel = action.kernel
         if not kernel.allocates_outputs:
             for name in action.outputs:
@@ -193,6 +198,29 @@ class _Program:
         left = f"{targets}= " if targets else ""
         self._emit(f"{left}{name}({arguments}, {table})")
 
+    def _kernel_inputs(self, action: KernelAction) -> str:
+        """The values as the region declares them: what eager or a kernel of its own memory made may have strides."""
+        items = []
+        for name, declared in zip(action.inputs, action.region.inputs, strict=True):
+            if isinstance(declared, SymExpr):
+                items.append(name)
+            elif declared.strides is None and name in self._loose:
+                items.append(f"{_local(name)}.contiguous()")
+            else:
+                items.append(_local(name))
+        return f"({''.join(item + ', ' for item in items)})"
+
+    @functools.cached_property
+    def _loose(self) -> frozenset[str]:
+        """Values whose strides somebody else chose."""
+        names: set[str] = set()
+        for action in self._plan.actions:
+            if isinstance(action, EagerAction):
+                names |= {action.result, *(name for name, _, _ in action.picks)}
+            elif action.kernel.allocates_outputs:
+                names |= set(action.outputs)
+        return frozenset(names)
+
     def _eager(self, action: EagerAction) -> None:
         call = action.call
         leaves = "".join(
@@ -209,14 +237,12 @@ class _Program:
     def _bind_new_symbols(self, name: str, type: Any) -> None:
         """Sizes that only the data decides become known with the result that has them."""
         for symbol, source in bound_symbols([(_local(name), type)]).items():
-            if symbol != source and isinstance(type, TensorType):
+            if symbol != source:
                 self._emit(f"{symbol} = {source}")
 
     def _leave(self) -> None:
         self._emit(f"step = {len(self._plan.actions)}")
-        items = []
-        for index, output in enumerate(self._plan.outputs):
-            items.append(self._result(output, index))
+        items = [self._result(output, index) for index, output in enumerate(self._plan.outputs)]
         if self.arena.names:
             self._emit(f"{self._writer.bind(self.arena, 'arena')}.give_back(sizes, arena)")
         self._emit(f"return [{', '.join(items)}]")
@@ -224,31 +250,63 @@ class _Program:
     def _result(self, output: Output, index: int) -> str:
         if output.name is None:
             return self._writer.literal(output.number)
+        if output.view is not None:
+            return self._view(output.view, index)
         local = _local(output.name)
         if output.is_input and not output.copy:
             return local
         strides = self._writer.literal(output.strides)
-        if output.name in self._own_buffers and not output.copy:
-            buffer = self._own_buffers[output.name]
+        buffer = self._own_buffers.get(output.name)
+        if buffer is not None and not output.copy:
             if output.strides is None or output.strides == contiguous_strides(buffer.type.shape):
-                return local
-            if not output.visible:
+                if self._watches:
+                    self._emit(f"taken.add({local}.untyped_storage().data_ptr())")
                 return local
         result = f"r_{index}"
-        if output.copy:
+        if output.copy or buffer is not None:
             self._emit(f"{result} = {self._writer.bind(_copy, 'copy')}({local}, {strides})")
         elif output.visible:
             self._emit(f"{result} = {self._writer.bind(_own, 'own')}({local}, {strides}, taken)")
-        elif self.arena.names:
-            self._emit(f"{result} = {local}.clone() if arena.holds({local}) else {local}")
         else:
-            return local
+            arena = "arena" if self.arena.names else "None"
+            self._emit(f"{result} = {self._writer.bind(_saved, 'saved')}({local}, {strides}, {arena})")
+        return result
+
+    def _view(self, view: View, index: int) -> str:
+        result = f"r_{index}"
+        layout = self._writer.literal((view.shape, view.strides, view.offset))
+        if view.base is not None:
+            self._emit(f"{result} = {self._writer.bind(_view_of, 'view_of')}({_local(view.base)}, *{layout})")
+            return result
+        members = [
+            (number, output)
+            for number, output in enumerate(self._plan.outputs)
+            if output.view is not None and output.view.base is None and output.view.group == view.group
+        ]
+        if members[0][0] == index:
+            names = "".join(f"r_{number}, " for number, _ in members)
+            values = self._tuple(str(output.name) for _, output in members)
+            layouts = self._writer.literal(
+                tuple(
+                    (output.view.shape, output.view.strides, output.view.offset)
+                    for _, output in members
+                    if output.view is not None
+                )
+            )
+            self._emit(f"{names}= {self._writer.bind(_shared, 'shared')}({values}, {layouts}, taken)")
         return result
 
     def _may_alias(self, output: Output) -> bool:
         """Whether the result is memory that somebody else allocated and may share."""
+        if output.view is not None:
+            return output.view.base is None
         given = output.name is not None and output.name not in self._own_buffers
         return given and output.visible and not output.is_input and not output.copy
+
+    @functools.cached_property
+    def _watches(self) -> bool:
+        """Whether the run keeps track of memory that results must not share."""
+        return any(map(self._may_alias, self._plan.outputs))
 
     def _empty(self, buffer: Buffer) -> str:
         shape = self._writer.literal(buffer.type.shape)
@@ -257,18 +315,7 @@ class _Program:
         return f"{empty}({shape}, {strides}, {buffer.type.dtype})"
 
     def _tuple(self, names: Iterable[str]) -> str:
-        known = self._plan_symbols
-        return f"({''.join((name if name in known else _local(name)) + ', ' for name in names)})"
-
-    @property
-    def _plan_symbols(self) -> frozenset[str]:
-        return frozenset(
-            size.source
-            for action in self._plan.actions
-            if isinstance(action, KernelAction)
-            for size in action.region.inputs
-            if isinstance(size, SymExpr)
-        )
+        return f"({''.join(_local(name) + ', ' for name in names)})"
 
 
 def _local(name: str) -> str:
@@ -292,11 +339,52 @@ def _own(tensor: torch.Tensor, strides: tuple[int, ...] | None, taken: set[int])
     """``tensor`` with eager's strides and memory that no input and no earlier result has."""
     if strides is None or tensor is None:
         return tensor
-    if tensor.stride() != strides and tensor.numel() > 0:
+    if tensor.stride() != strides:
         tensor = with_strides(tensor, strides)
     elif tensor.untyped_storage().data_ptr() in taken:
         tensor = _copy(tensor, strides)
     taken.add(tensor.untyped_storage().data_ptr())
+    return tensor
+
+
+_Layout = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+def _view_of(base: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    """What eager shows of an input. The input's own offset is not the one it was captured with."""
+    return base.as_strided(shape, strides, base.storage_offset() + offset)
+
+
+def _shared(tensors: Sequence[torch.Tensor], layouts: Sequence[_Layout], taken: set[int]) -> list[torch.Tensor]:
+    """``tensors`` as views of one memory, each with its layout in it."""
+    start = min(offset for _, _, offset in layouts)
+    extent = max(offset + reach(shape, strides) for shape, strides, offset in layouts) - start
+    base = None
+    for tensor, (_, strides, offset) in zip(tensors, layouts, strict=True):
+        # One of them may be the whole memory already.
+        whole = tensor.numel() == extent and offset == start and tensor.stride() == strides
+        if whole and tensor.untyped_storage().data_ptr() not in taken:
+            base = tensor
+            break
+    memory = tensors[0].new_empty(extent) if base is None else base
+    taken.add(memory.untyped_storage().data_ptr())
+    results = []
+    for tensor, (shape, strides, offset) in zip(tensors, layouts, strict=True):
+        if base is None:
+            results.append(write(memory, tensor, strides, offset - start))
+        elif tensor is base:
+            results.append(base)
+        else:
+            results.append(memory.as_strided(shape, strides, memory.storage_offset() + offset - start))
+    return results
+
+
+def _saved(tensor: torch.Tensor, strides: tuple[int, ...] | None, arena: Arena | None) -> torch.Tensor:
+    """``tensor`` with the strides that the backward graph was captured with, outside the arena."""
+    if tensor is None or strides is None:
+        return tensor
+    if tensor.stride() != strides or (arena is not None and arena.holds(tensor)):
+        return _copy(tensor, strides)
     return tensor
 
 

@@ -68,9 +68,7 @@ def test_importing_it_is_cheap():
 
 
 def test_the_built_in_backends_have_their_lines():
-    lines = {
-        point.name: point.value for point in importlib.metadata.entry_points(group="torch_dynamo_backends")
-    }
+    lines = {point.name: point.value for point in importlib.metadata.entry_points(group="torch_dynamo_backends")}
     for name in ("reference", "null"):
         assert lines[f"sdk:{name}"] == f"backend_sdk.dynamo:{name}"
         assert plugins.get_backend(name).name == name

@@ -88,9 +88,7 @@ def test_the_name_for_torch_compile_is_not_a_backends_name():
 
 def test_a_package_with_only_the_line_for_torch_compile_is_pointed_out(packages):
     packages.add("acme-backend", {}, dynamo_lines={"sdk:acme": "backend_sdk.dynamo:acme"})
-    with pytest.raises(
-        UnknownBackendError, match=r"acme-backend 1\.0 declares 'sdk:acme' for torch\.compile, but no"
-    ):
+    with pytest.raises(UnknownBackendError, match=r"acme-backend 1\.0 declares 'sdk:acme' for torch\.compile, but no"):
         plugins.get_backend("acme")
 
 

@@ -174,8 +174,6 @@ def test_registering_imports_no_dynamo_and_torch_compile_finds_the_name_later():
         torch.compile(lambda x: x + 1, backend="sdk:early")(torch.zeros(3))
         assert "sdk:gone" not in torch._dynamo.list_backends()
     """
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert found.stdout.strip() == "early"

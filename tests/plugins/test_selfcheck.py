@@ -73,9 +73,7 @@ def test_a_wrong_kernel_is_a_mismatch_that_names_the_call(kernel, reason):
     assert result.call.startswith("exp(float32[")
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype"), [("eq", torch.bool), ("neg", torch.int32), ("bitwise_not", torch.uint8)]
-)
+@pytest.mark.parametrize(("op", "dtype"), [("eq", torch.bool), ("neg", torch.int32), ("bitwise_not", torch.uint8)])
 def test_an_unwritten_output_shows_in_every_dtype(op, dtype):
     assert only(NullBackend(), op, dtype).verdict == Verdict.MISMATCH
 
@@ -145,9 +143,7 @@ def test_a_supports_that_raises_is_reported():
 
 def test_the_contracts_dtypes_are_covered():
     results = check_ops(ReferenceBackend(), ops=["exp", prims.convert, "random_bits", "iota"])
-    dtypes = {
-        op: [r.dtype for r in results if r.op == op] for op in ("exp", "convert", "random_bits", "iota")
-    }
+    dtypes = {op: [r.dtype for r in results if r.op == op] for op in ("exp", "convert", "random_bits", "iota")}
     assert torch.bfloat16 in dtypes["exp"] and torch.complex64 in dtypes["exp"]
     assert torch.int32 not in dtypes["exp"]
     assert len(dtypes["convert"]) == 12

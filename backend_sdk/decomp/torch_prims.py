@@ -1,0 +1,70 @@
+"""Rules for ``torch.ops.prims``, the ops in which torch's own decompositions are written.
+
+They neither promote nor broadcast, so that the rule of the aten op serves. Those whose arguments differ follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from backend_sdk import dtypes, prims
+from backend_sdk.decomp import elementwise, reduction, shape
+from backend_sdk.decomp.promotion import spread
+from backend_sdk.decomp.registry import RULES, decomposition
+from backend_sdk.graph import Value
+from backend_sdk.spec import TensorType
+
+aten = torch.ops.aten
+
+# Ops that are called as the aten op of that name (or of the name given).
+_DEFAULT = {
+    name: name
+    for name in (
+        "abs acos acosh asin asinh atan atan2 atanh bitwise_not ceil clone cos cosh erf erfc exp exp2 expm1 floor "
+        "fmax fmin isfinite log log10 log1p log2 maximum minimum neg reciprocal round rsqrt sign sin sinh sqrt tan "
+        "tanh trunc cat full full_like reshape"
+    ).split()
+} | {"erf_inv": "erfinv"}
+_TENSOR = {
+    name: name
+    for name in "add bitwise_and bitwise_or bitwise_xor eq fmod ge gt le lt mul ne remainder sub".split()
+} | {"shift_left": "bitwise_left_shift", "shift_right_arithmetic": "bitwise_right_shift"}
+
+for _table, _overload in ((_DEFAULT, "default"), (_TENSOR, "Tensor")):
+    for _name, _of in _table.items():
+        _rule = RULES[getattr(getattr(aten, _of), _overload)]
+        decomposition(getattr(torch.ops.prims, _name).default)(_rule)
+
+decomposition(torch.ops.prims.pow.default)(elementwise.pow)
+decomposition(torch.ops.prims.where.default)(elementwise.where)
+decomposition(torch.ops.prims.fill.default)(shape.fill)
+
+
+@decomposition(torch.ops.prims.div.default)
+def div(out: TensorType, x: Any, y: Any) -> Any:
+    """Integers truncate."""
+    if out.dtype in dtypes.INTEGRAL:
+        return elementwise.div_mode(out, x, y, "trunc")
+    return prims.div(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+
+
+@decomposition(torch.ops.prims.amax.default)
+def amax(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
+    return prims.reduce_max(x, axes=tuple(dims))
+
+
+@decomposition(torch.ops.prims.amin.default)
+def amin(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
+    return prims.reduce_min(x, axes=tuple(dims))
+
+
+@decomposition(torch.ops.prims.prod.default)
+def prod(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
+    return reduction.prod_over(out, x, tuple(dims))
+
+
+@decomposition(torch.ops.prims.var.default)
+def var(out: TensorType, x: Value, dims: Any, correction: Any = 1, *, output_dtype: Any = None) -> Any:
+    return reduction.var(out, x, tuple(dims), correction=correction)

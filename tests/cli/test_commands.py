@@ -1,0 +1,160 @@
+"""The command line itself. Were it wrong, a script could not tell a broken plugin from a typing error."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from backend_sdk import cli
+from backend_sdk.prims import CONTRACT
+from backend_sdk.spec.prim import PROFILES
+
+COMMANDS = """
+from backend_sdk.backends.null import NullBackend
+from backend_sdk.plugins import hookimpl
+
+class Acme(NullBackend):
+    name = "acme"
+
+@hookimpl
+def sdk_backends():
+    return [Acme]
+
+@hookimpl
+def sdk_commands(app):
+    @app.command()
+    def flash(board: str, fast: bool = False):
+        "Write the firmware."
+        print(f"flashing {board}, fast={fast}")
+"""
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+# ---- spec
+
+
+def test_spec_counts_the_contract(run):
+    code, output, _ = run("spec")
+    assert code == 0
+    composites = sum(op.kind == "composite" for op in CONTRACT)
+    count = f"{len(CONTRACT)} ops: {len(CONTRACT) - composites} prims and {composites} composites."
+    assert count in output
+    assert all(op.name in output for op in CONTRACT)
+
+
+def test_spec_as_json_is_the_whole_contract_and_nothing_else(run):
+    code, output, error = run("spec", "--json")
+    assert (code, error) == (0, "")
+    ops = {op["name"]: op for op in json.loads(output)}
+    assert set(ops) == {op.name for op in CONTRACT}
+    assert ops["select"]["operands"] == ["condition", "x", "y"]
+    assert ops["layer_norm"]["results"] == 3
+    assert "nan" in ops["exp"]["special_values"]["float32"]
+
+
+def test_spec_of_one_op_shows_all_there_is_to_know(run):
+    code, output, _ = run("spec", "layer_norm")
+    assert code == 0
+    for part in (
+        "layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, *, rank: int, epsilon: float",
+        "-> (Tensor, Tensor, Tensor)",
+        "composite",
+        "T in floating",
+        "64 epsilons",
+        "base",
+        "arXiv:1607.06450",
+        "special values, float32",
+        "inf, -inf, nan",
+    ):
+        assert part in words(output), part
+    _, output, _ = run("spec", "concat")
+    assert output.startswith("concat(*parts: Tensor, axis: int) -> Tensor")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_spec_shows_the_ops_of_a_profile_only(run, profile):
+    code, output, _ = run("spec", "--profile", profile, "--json")
+    assert code == 0
+    expected = [op.name for op in CONTRACT if profile in op.profiles]
+    assert [op["name"] for op in json.loads(output)] == expected
+
+
+def test_an_unknown_op_or_profile_gets_the_nearest_names_and_code_2(run):
+    code, output, error = run("spec", "layernorm", "--json")
+    assert (code, output) == (2, "")
+    assert "no op 'layernorm': did you mean layer_norm" in error
+    code, _, error = run("spec", "--profile", "trainig")
+    assert code == 2 and "did you mean training?" in error and "Profiles are base" in error
+
+
+# ---- plugin
+
+
+def test_a_plugins_commands_run_under_its_name(packages, run):
+    packages.add("acme-backend", {"acme": packages.module("acme_sdk", COMMANDS)})
+    packages.add("bad", {"bad": packages.module("bad_sdk", "raise SystemExit('loaded though not named')")})
+    code, output, _ = run("plugin", "acme", "flash", "board7", "--fast")
+    assert (code, output) == (0, "flashing board7, fast=True\n")
+    code, output, _ = run("plugin", "acme", "--help")
+    assert code == 0 and "flash" in output and "Write the firmware." in output
+    code, _, error = run("plugin", "acme", "flush")
+    assert code == 2 and "flush" in error
+
+
+def test_plugin_without_commands_or_without_a_plugin(packages, run):
+    code, _, error = run("plugin", "null", "flash")
+    assert code == 2 and "plugin 'null'" in error and "adds no commands" in error
+    code, _, error = run("plugin", "nul")
+    assert code == 2 and "did you mean 'null'?" in error
+
+
+# ---- errors and codes
+
+
+def test_an_error_of_the_sdk_is_a_message_and_a_traceback_only_on_request(packages, run):
+    packages.add("bad", {"bad": packages.module("bad_sdk", "raise OSError('no driver')")})
+    code, output, error = run("plugin", "bad")
+    assert (code, output) == (3, "")
+    assert error.startswith("error: plugin 'bad' (module bad_sdk, bad 1.0)") and "OSError: no driver" in error
+    assert "Traceback" not in error and "backend-sdk --traceback" in error
+    code, _, error = run("--traceback", "plugin", "bad")
+    assert code == 3
+    assert "Traceback" in error and "bad_sdk.py" in error and "BrokenPluginError" in error
+
+
+def test_a_fault_of_ours_keeps_its_traceback_and_is_no_failed_check(run, monkeypatch):
+    from backend_sdk.cli import spec
+
+    monkeypatch.setattr(spec, "_show_all", lambda ops, profile: 1 / 0)
+    code, _, error = run("spec")
+    assert code == 3 and "ZeroDivisionError" in error and "Traceback" in error
+
+
+def test_the_help_names_the_commands_and_the_exit_codes(run):
+    code, output, _ = run("--help")
+    assert code == 0
+    for name in cli.COMMANDS:
+        assert name in output
+    for part in ("0 fine", "1 a check failed", "2 wrong usage", "3 a broken plugin"):
+        assert part in words(output)
+    assert run("lst")[0] == 2
+
+
+def test_the_version_is_printed(run):
+    code, output, _ = run("--version")
+    assert code == 0 and output.startswith("backend-sdk 0.") and "torch 2." in output
+
+
+def test_the_help_imports_neither_torch_nor_a_plugin():
+    code = (
+        "import sys\nfrom backend_sdk.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('torch', 'backend_sdk.prims', 'backend_sdk.backends.null')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"
