@@ -92,10 +92,16 @@ def _check_implementation(op: Op, function: Callable[..., Any]) -> None:
         inspect.signature(function).bind(*op.operand_names, **dict.fromkeys(op.attribute_names))
     except TypeError as error:
         raise RegistryError(
-            f"@implements(prims.{op.name}): {function.__name__}{inspect.signature(function)} cannot be called like "
-            f"{op.name}{op.signature}: {error}",
-            hint=f"def {op.name}{op.signature}",
+            f"@implements(prims.{op.name}): {function.__name__}() cannot be called like the op: {error}",
+            hint=f"def {op.name}({_parameters(op)}):",
         ) from None
+
+
+def _parameters(op: Prim) -> str:
+    """The op's parameters as source, without annotations."""
+    operands = [f"*{name}" if op.is_variadic else name for name in op.operand_names]
+    keywords = [*([] if op.is_variadic or not op.attribute_names else ["*"]), *op.attribute_names]
+    return ", ".join([*operands, *keywords])
 
 
 class Backend:

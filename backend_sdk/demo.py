@@ -128,10 +128,7 @@ def _row(
     compiled = torch.compile(model.embed, backend=f"sdk:{name}")
     with collecting() as reports:
         result = compiled(*inputs)
-    counts = {
-        verdict: sum(report.counts[verdict] for report in reports)
-        for verdict in (NATIVE, DECOMPOSED, FALLBACK)
-    }
+    counts = {verdict: sum(report.counts[verdict] for report in reports) for verdict in (NATIVE, DECOMPOSED, FALLBACK)}
     return DemoRow(
         name,
         error=float((result - expected).abs().max()) if computes else None,

@@ -49,9 +49,7 @@ class Explanation:
         return {
             "counts": self.counts,
             "graphs": [graph.to_json() for graph in self.graphs],
-            "graph_breaks": [
-                {"reason": item.reason, "location": item.location} for item in self.graph_breaks
-            ],
+            "graph_breaks": [{"reason": item.reason, "location": item.location} for item in self.graph_breaks],
         }
 
     def __str__(self) -> str:
@@ -68,8 +66,7 @@ class Explanation:
                     lines.append(f"  eager: {node.op}" + (f" at {node.location}" if node.location else ""))
                     lines += [f"    {reason}" for reason in node.reasons]
         lines += [
-            f"graph break{f' at {item.location}' if item.location else ''}: {item.reason}"
-            for item in self.graph_breaks
+            f"graph break{f' at {item.location}' if item.location else ''}: {item.reason}" for item in self.graph_breaks
         ]
         return "\n".join(lines)
 
@@ -93,9 +90,7 @@ def explain(
     Options.parse(options)
     forget_compiled_code()
     with explaining() as explanation:
-        compiled = torch.compile(
-            model, backend=f"sdk:{backend}", options=dict(options or {}), dynamic=dynamic
-        )
+        compiled = torch.compile(model, backend=f"sdk:{backend}", options=dict(options or {}), dynamic=dynamic)
         _run_backward(compiled(*args, **kwargs), model)
     if not explanation.graphs:
         raise CaptureError(
@@ -114,11 +109,7 @@ def explaining() -> Iterator[Explanation]:
 
 
 def _run_backward(result: Any, model: Callable[..., Any]) -> None:
-    outputs = [
-        leaf
-        for leaf in trees.leaves(result)
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
+    outputs = [leaf for leaf in trees.leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     parameters = [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []
     if not outputs or not torch.is_grad_enabled():
         return

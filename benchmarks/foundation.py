@@ -154,9 +154,7 @@ def import_torch(runs: int = 11) -> Number:
         for entry in site.iterdir():
             if "backend_sdk" not in entry.name.replace("-", "_"):
                 (bare / entry.name).symlink_to(entry)
-        times = _alternate(
-            {"with": lambda: _import_seconds(site), "without": lambda: _import_seconds(bare)}, runs
-        )
+        times = _alternate({"with": lambda: _import_seconds(site), "without": lambda: _import_seconds(bare)}, runs)
     return Number(
         "import torch with the package installed over without",
         times["with"] / times["without"],

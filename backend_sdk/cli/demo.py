@@ -11,9 +11,7 @@ from backend_sdk.cli.output import console, print_json, table
 
 
 def command(
-    backend: Annotated[
-        list[str] | None, typer.Option(help="Only this backend; may be given more than once.")
-    ] = None,
+    backend: Annotated[list[str] | None, typer.Option(help="Only this backend; may be given more than once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Embed sentences with all-MiniLM-L6-v2 on each backend and compare with eager.

@@ -81,7 +81,5 @@ def _print_graph(graph: GraphReport, show_all: bool) -> None:
         return
     shown = table("aten op", "run by", "contract ops", "why", "source line")
     for node in nodes:
-        shown.add_row(
-            node.op, node.verdict, ", ".join(node.ops), "\n".join(node.reasons), node.location or ""
-        )
+        shown.add_row(node.op, node.verdict, ", ".join(node.ops), "\n".join(node.reasons), node.location or "")
     screen.print(shown)

@@ -143,9 +143,7 @@ def _added(out: TensorType, x: Any, y: Any, alpha: Any, combine: Prim) -> Any:
     if alpha == 1:
         return combine(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
     wide = dtypes.compute_dtype(out.dtype)
-    return cast(
-        combine(spread(x, out.shape, wide), scaled(spread(y, out.shape, wide), alpha)), out.dtype
-    )
+    return cast(combine(spread(x, out.shape, wide), scaled(spread(y, out.shape, wide), alpha)), out.dtype)
 
 
 @decomposition(aten.add.Tensor, aten.add.Scalar)
@@ -203,9 +201,7 @@ def _floor_quotient(x: Value, y: Value) -> Any:
     zero = constant(a, 0.0)
     remainder = prims.fmod(a, b)
     quotient = prims.div(prims.sub(a, remainder), b)
-    opposite = prims.bitwise_and(
-        prims.ne(remainder, zero), prims.ne(prims.lt(b, zero), prims.lt(remainder, zero))
-    )
+    opposite = prims.bitwise_and(prims.ne(remainder, zero), prims.ne(prims.lt(b, zero), prims.lt(remainder, zero)))
     quotient = prims.select(opposite, prims.sub(quotient, constant(a, 1.0)), quotient)
     # The quotient is within rounding of an integer: take the nearest one that is not above by half.
     whole = prims.floor(quotient)
@@ -223,9 +219,7 @@ def remainder(out: TensorType, x: Any, y: Any) -> Any:
     rest = prims.fmod(left, right)
     if out.dtype == torch.uint8:
         return rest
-    opposite = prims.bitwise_and(
-        prims.ne(rest, zero), prims.ne(prims.lt(right, zero), prims.lt(rest, zero))
-    )
+    opposite = prims.bitwise_and(prims.ne(rest, zero), prims.ne(prims.lt(right, zero), prims.lt(rest, zero)))
     return prims.select(opposite, prims.add(rest, right), rest)
 
 
@@ -351,9 +345,7 @@ def isfinite(out: TensorType, x: Value) -> Any:
 
 @decomposition(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
 def where(out: TensorType, condition: Value, x: Any, y: Any) -> Any:
-    return prims.select(
-        _truth(condition, out), spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype)
-    )
+    return prims.select(_truth(condition, out), spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
 
 
 @decomposition(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
@@ -445,9 +437,7 @@ def gelu_backward(out: TensorType, grad: Value, x: Value, *, approximate: str = 
         inner_slope = scaled(prims.add(one, scaled(squared, 3 * 0.044715)), beta)
         curve = prims.tanh(inner)
         left = prims.mul(half, prims.add(one, curve))
-        right = prims.mul(
-            prims.mul(prims.mul(half, value), prims.sub(one, prims.mul(curve, curve))), inner_slope
-        )
+        right = prims.mul(prims.mul(prims.mul(half, value), prims.sub(one, prims.mul(curve, curve))), inner_slope)
         slope = prims.add(left, right)
     return cast(prims.mul(upstream, slope), out.dtype)
 
@@ -512,5 +502,3 @@ def same(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
 @decomposition(aten.copy.default)
 def copy(out: TensorType, x: Value, source: Value, *_: Any) -> Any:
     return spread(source, out.shape, out.dtype)
-
-

@@ -74,12 +74,14 @@ def embedding_dense_backward(
 
 
 def _at_least_1d(x: Value) -> Value:
-    return x if x.ndim else prims.reshape(x, shape=(1,))  # type: ignore[no-any-return]
+    return x if x.ndim else prims.reshape(x, shape=(1,))
 
 
 @decomposition(aten.index_select.default)
 def index_select(out: TensorType, x: Value, dim: int, index: Value) -> Any:
-    taken = prims.take(_at_least_1d(x), wrapped(_at_least_1d(index), x.shape[dim] if x.ndim else 1), axis=axis_of(dim, x.ndim))
+    taken = prims.take(
+        _at_least_1d(x), wrapped(_at_least_1d(index), x.shape[dim] if x.ndim else 1), axis=axis_of(dim, x.ndim)
+    )
     return prims.reshape(taken, shape=out.shape)
 
 
@@ -88,13 +90,18 @@ def gather(out: TensorType, x: Value, dim: int, index: Value, *, sparse_grad: bo
     if 0 in out.shape:
         # torch lets an empty index have any rank.
         return prims.full(shape=out.shape, value=0, dtype=out.dtype)
-    taken = prims.gather(
-        _at_least_1d(x), cast(_at_least_1d(index), torch.int64), axis=axis_of(dim, x.ndim)
-    )
+    taken = prims.gather(_at_least_1d(x), cast(_at_least_1d(index), torch.int64), axis=axis_of(dim, x.ndim))
     return prims.reshape(taken, shape=out.shape)
 
 
-_REDUCTIONS = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "maximum", "amin": "minimum"}
+_REDUCTIONS = {
+    "sum": "add",
+    "add": "add",
+    "prod": "multiply",
+    "multiply": "multiply",
+    "amax": "maximum",
+    "amin": "minimum",
+}
 
 
 def _scattered(out: TensorType, x: Value, dim: int, index: Value, source: Any, mode: str) -> Any:
@@ -104,9 +111,7 @@ def _scattered(out: TensorType, x: Value, dim: int, index: Value, source: Any, m
     if isinstance(source, Value):
         # torch reads only as much of the source as the index covers.
         source = _at_least_1d(source)
-        updates = prims.slice(
-            source, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim
-        )
+        updates = prims.slice(source, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim)
     else:
         updates = prims.full(shape=places.shape, value=source, dtype=out.dtype)
     result = prims.scatter(_at_least_1d(x), places, updates, axis=axis_of(dim, x.ndim), mode=mode)
@@ -119,9 +124,7 @@ def scatter(out: TensorType, x: Value, dim: int, index: Value, source: Any) -> A
 
 
 @decomposition(aten.scatter.reduce, aten.scatter.value_reduce)
-def scatter_with_mode(
-    out: TensorType, x: Value, dim: int, index: Value, source: Any, *, reduce: str
-) -> Any:
+def scatter_with_mode(out: TensorType, x: Value, dim: int, index: Value, source: Any, *, reduce: str) -> Any:
     return _scattered(out, x, dim, index, source, _REDUCTIONS[reduce])
 
 
@@ -143,17 +146,11 @@ def scatter_reduce(
     axis, target = axis_of(dim, x.ndim), _at_least_1d(x)
     places = cast(_at_least_1d(index), torch.int64)
     values = _at_least_1d(source)
-    updates = prims.slice(
-        values, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim
-    )
-    return prims.reshape(
-        _combined(target, places, updates, axis, reduce, include_self), shape=out.shape
-    )
+    updates = prims.slice(values, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim)
+    return prims.reshape(_combined(target, places, updates, axis, reduce, include_self), shape=out.shape)
 
 
-def _combined(
-    target: Value, places: Value, updates: Value, axis: int, reduce: str, include_self: bool
-) -> Any:
+def _combined(target: Value, places: Value, updates: Value, axis: int, reduce: str, include_self: bool) -> Any:
     """torch's scatter with a reduction. ``mean`` divides by how many numbers met; without ``include_self`` the
     target's own element counts only where nothing was scattered.
     """
@@ -198,9 +195,7 @@ def index_reduce(
 
 
 @decomposition(aten.index_add.default)
-def index_add(
-    out: TensorType, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1
-) -> Any:
+def index_add(out: TensorType, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Any:
     if out.dtype == torch.bool:
         return NotImplemented
     updates = prims.mul(source, constant(source, alpha)) if alpha != 1 else source
@@ -314,9 +309,7 @@ def index_put(
     back = tuple(plan.to_result.index(dim) for dim in range(len(source)))
     updates = prims.permute(spread(values, shown, out.dtype), dims=back)
     total, width = count(plan.shape, tuple(range(len(plan.shape)))), count(x.shape, plan.rest)
-    places = prims.broadcast(
-        prims.reshape(plan.index, shape=(total,)), shape=(total, width), dims=(0,)
-    )
+    places = prims.broadcast(prims.reshape(plan.index, shape=(total,)), shape=(total, width), dims=(0,))
     result = prims.scatter(
         prims.reshape(plan.flattened(x), shape=(plan.rows, width)),
         places,
@@ -327,12 +320,10 @@ def index_put(
     return plan.restored(result)
 
 
-def _masked_put(
-    out: TensorType, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
-) -> Any:
+def _masked_put(out: TensorType, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Any:
     """``x[mask] = number``: the one masked assignment whose result does not depend on the mask's count."""
     mask = indices[0]
-    if mask is None or len(indices) != 1 or math.prod(values.shape) != 1:  # type: ignore[arg-type]
+    if mask is None or len(indices) != 1 or math.prod(values.shape) != 1:
         return NotImplemented
     chosen = prims.broadcast(cast(mask, torch.bool), shape=x.shape, dims=tuple(range(mask.ndim)))
     update = spread(prims.reshape(values, shape=()), x.shape, out.dtype)

@@ -84,6 +84,12 @@ def baddbmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, 
     return _blend(out, bias, _batched(x, y), beta, alpha)
 
 
+@decomposition(aten.addbmm.default)
+def addbmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = prims.dot_general(x, y, contract=((0, 2), (0, 1)), batch=((), ()))
+    return _blend(out, bias, product, beta, alpha)
+
+
 # ---- convolutions
 
 
@@ -173,7 +179,5 @@ def convolution_backward(
         weight_grad = prims.convolution_weight_grad(produced, image, kernel_sizes=weight.shape[2:], **common)
     if output_mask[2]:
         axes = tuple(dim for dim in range(grad.ndim) if dim != 1)
-        bias_grad = cast(
-            prims.reduce_sum(cast(grad, dtypes.compute_dtype(grad.dtype)), axes=axes), grad.dtype
-        )
+        bias_grad = cast(prims.reduce_sum(cast(grad, dtypes.compute_dtype(grad.dtype)), axes=axes), grad.dtype)
     return input_grad, weight_grad, bias_grad

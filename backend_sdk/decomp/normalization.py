@@ -49,7 +49,7 @@ def native_layer_norm_backward(
     bias: Value | None,
     output_mask: Sequence[bool],
 ) -> Any:
-    """dx = (g - mean(g) - n mean(g n)) / sigma with g = grad * weight, n = (x - mean) / sigma, over the normalized dims."""
+    """dx = (g - mean(g) - n mean(g n)) / sigma over the normalized dims, g = grad * weight, n = (x - mean) / sigma."""
     wide = dtypes.compute_dtype(x.dtype)
     rank = len(normalized_shape)
     inner, outer = tuple(range(x.ndim - rank, x.ndim)), tuple(range(x.ndim - rank))
@@ -187,9 +187,7 @@ def batch_norm_without_statistics(
 def _train(
     out: tuple[TensorType, ...], x: Value, weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value, Value]:
-    y, center, variance = prims.batch_norm_training(
-        x, weight, bias, epsilon=eps, statistics_dtype=out[1].dtype
-    )
+    y, center, variance = prims.batch_norm_training(x, weight, bias, epsilon=eps, statistics_dtype=out[1].dtype)
     inverse = prims.rsqrt(prims.add(variance, constant(variance, eps)))
     return y, center, variance, inverse
 

@@ -19,10 +19,10 @@ aten = torch.ops.aten
 
 
 def _each(values: Any, spatial: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-    values = (values,) if isinstance(values, int) else tuple(values)
-    if not values:
+    given: tuple[int, ...] = (values,) if isinstance(values, int) else tuple(values)
+    if not given:
         return default
-    return values if len(values) == spatial else values * spatial
+    return given if len(given) == spatial else given * spatial
 
 
 def _reach(
@@ -44,7 +44,7 @@ def _reach(
 
 def _batched(x: Value, spatial: int) -> Value:
     """x as ``[N, C, *S]``; torch also takes ``[C, *S]``."""
-    return x if x.ndim == spatial + 2 else prims.reshape(x, shape=(1, *x.shape))  # type: ignore[no-any-return]
+    return x if x.ndim == spatial + 2 else prims.reshape(x, shape=(1, *x.shape))
 
 
 def _max_pool(
@@ -234,16 +234,12 @@ def avg_pool2d_backward(
     if divisor is not None:
         upstream = scaled(upstream, 1.0 / divisor)
     else:
-        counts = _window_sizes(
-            _batched(x, 2), upstream.shape[2:], window, strides, low, count_include_pad
-        )
+        counts = _window_sizes(_batched(x, 2), upstream.shape[2:], window, strides, low, count_include_pad)
         upstream = prims.div(upstream, along(cast(counts, wide), (2, 3), upstream.shape))
     sizes = out.shape[-2:]
     before: list[Dim] = [0, 0]
     after: list[Dim] = [0, 0]
-    for size, produced, extent, stride_, edge in zip(
-        sizes, upstream.shape[2:], window, strides, low, strict=True
-    ):
+    for size, produced, extent, stride_, edge in zip(sizes, upstream.shape[2:], window, strides, low, strict=True):
         start = extent - 1 - edge
         before.append(start)
         after.append(size - start - ((produced - 1) * stride_ + 1) + extent - 1)
@@ -264,7 +260,7 @@ def _even_windows(x: Value, out: TensorType, spatial: int) -> tuple[int, ...] | 
     pairs = list(zip(x.shape[-spatial:], out.shape[-spatial:], strict=True))
     if any(isinstance(n, SymExpr) for pair in pairs for n in pair) or any(i % o for i, o in pairs):  # type: ignore[operator]
         return None
-    return tuple(i // o for i, o in pairs)  # type: ignore[operator, misc]
+    return tuple(i // o for i, o in pairs)  # type: ignore[misc]
 
 
 @decomposition(aten._adaptive_avg_pool2d.default)

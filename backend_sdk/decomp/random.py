@@ -73,9 +73,7 @@ def normal(
 
 
 @decomposition(aten.bernoulli.p, draws=True)
-def bernoulli_p(
-    out: TensorType, key: Value, stream: int, x: Value, p: Any = 0.5, *, generator: Any = None
-) -> Any:
+def bernoulli_p(out: TensorType, key: Value, stream: int, x: Value, p: Any = 0.5, *, generator: Any = None) -> Any:
     return cast(_chosen(key, stream, out, p), out.dtype)
 
 

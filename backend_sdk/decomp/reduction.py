@@ -91,7 +91,9 @@ def _arg(prim: Prim, out: TensorType, x: Value, dim: int | None) -> Any:
     if x.ndim == 0:
         return prims.full(shape=out.shape, value=0, dtype=torch.int64)
     if dim is None:
-        return prims.reshape(prim(prims.reshape(x, shape=(count(x.shape, tuple(range(x.ndim))),)), axis=0), shape=out.shape)
+        return prims.reshape(
+            prim(prims.reshape(x, shape=(count(x.shape, tuple(range(x.ndim))),)), axis=0), shape=out.shape
+        )
     return prims.reshape(prim(x, axis=axis_of(dim, x.ndim)), shape=out.shape)
 
 
@@ -105,13 +107,10 @@ def argmin(out: TensorType, x: Value, dim: int | None = None, keepdim: bool = Fa
     return _arg(prims.argmin, out, x, dim)
 
 
-def _with_index(
-    reduce: Prim, arg: Prim, out: tuple[TensorType, TensorType], x: Value, dim: int
-) -> Any:
+def _with_index(reduce: Prim, arg: Prim, out: tuple[TensorType, TensorType], x: Value, dim: int) -> Any:
     values, indices = out
-    if x.dtype == torch.bool:
-        return NotImplemented
-    return _reduced(reduce, values, x, dim), _arg(arg, indices, x, dim)
+    ordered = cast(x, torch.uint8) if x.dtype == torch.bool else x
+    return _reduced(reduce, values, x, dim), _arg(arg, indices, ordered, dim)
 
 
 @decomposition(aten.max.dim)
@@ -143,9 +142,7 @@ def var_mean(
 
 
 @decomposition(aten.var.correction)
-def var(
-    out: TensorType, x: Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> Any:
+def var(out: TensorType, x: Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if x.dtype in dtypes.COMPLEX:
         return NotImplemented
     variance, _ = _moments(x, axes_of(dim, x.ndim), 1 if correction is None else correction)
@@ -153,9 +150,7 @@ def var(
 
 
 @decomposition(aten.std.correction)
-def std(
-    out: TensorType, x: Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> Any:
+def std(out: TensorType, x: Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if x.dtype in dtypes.COMPLEX:
         return NotImplemented
     variance, _ = _moments(x, axes_of(dim, x.ndim), 1 if correction is None else correction)

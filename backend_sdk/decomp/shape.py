@@ -140,7 +140,7 @@ def clamped_start(start: Any, size: Dim, length: Dim, end: Any, step: int) -> Di
         return 0
     if isinstance(start, int) and isinstance(size, int):
         start = start + size if start < 0 else start
-        return min(max(start, 0), size)
+        return int(min(max(start, 0), size))
     if isinstance(start, int):
         if start < 0:
             return size + start
@@ -152,9 +152,7 @@ def clamped_start(start: Any, size: Dim, length: Dim, end: Any, step: int) -> Di
 
 
 @decomposition(aten.slice.Tensor)
-def slice_tensor(
-    out: TensorType, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Any:
+def slice_tensor(out: TensorType, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     axis = axis_of(dim, x.ndim)
     length = out.shape[axis]
     first = clamped_start(start, x.shape[axis], length, end, step)
@@ -203,8 +201,7 @@ def split(out: tuple[TensorType, ...], x: Value, sizes: Any, dim: int = 0) -> An
 def unbind(out: tuple[TensorType, ...], x: Value, dim: int = 0) -> Any:
     axis = axis_of(dim, x.ndim)
     return tuple(
-        prims.reshape(slice_axis(x, axis, index, index + 1), shape=part.shape)
-        for index, part in enumerate(out)
+        prims.reshape(slice_axis(x, axis, index, index + 1), shape=part.shape) for index, part in enumerate(out)
     )
 
 
@@ -238,6 +235,29 @@ def diagonal(out: TensorType, x: Value, offset: int = 0, dim1: int = 0, dim2: in
     return prims.reshape(prims.gather(matrix, index, axis=rank - 1), shape=out.shape)
 
 
+@decomposition(aten.diagonal_scatter.default)
+def diagonal_scatter(out: TensorType, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
+    others = tuple(dim for dim in range(x.ndim) if dim not in (first, second))
+    order = (*others, first, second)
+    rank = x.ndim
+    length = source.shape[-1]
+    row, column = max(-offset, 0), max(offset, 0)
+    # On the rows that the diagonal crosses, each element but its own is kept.
+    matrix = prims.permute(x, dims=order)
+    rows = prims.iota(length=length, dtype=torch.int64)
+    places = prims.broadcast(_shifted(rows, column), shape=(*source.shape, 1), dims=(rank - 2,))
+    crossed = prims.scatter(
+        slice_axis(matrix, rank - 2, row, row + length),
+        places,
+        prims.reshape(cast(source, out.dtype), shape=(*source.shape, 1)),
+        axis=rank - 1,
+        mode="set",
+    )
+    written = slice_scatter(matrix.type, matrix, crossed, rank - 2, row, row + length)
+    return prims.permute(written, dims=tuple(order.index(dim) for dim in range(rank)))
+
+
 # ---- joining and padding
 
 
@@ -268,9 +288,7 @@ def constant_pad_nd(out: TensorType, x: Value, amounts: Sequence[Dim], value: An
 
 
 @decomposition(aten.slice_backward.default)
-def slice_backward(
-    out: TensorType, grad: Value, sizes: Any, dim: int, start: int, end: int, step: int
-) -> Any:
+def slice_backward(out: TensorType, grad: Value, sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
     axis = axis_of(dim, len(out.shape))
     size, length = out.shape[axis], grad.shape[axis]
     first = clamped_start(start, size, length, end, step)
@@ -434,4 +452,4 @@ def triu(out: TensorType, x: Value, diagonal: int = 0) -> Any:
 
 
 def _shifted(x: Value, amount: Any) -> Value:
-    return x if amount == 0 else prims.add(x, constant(x, amount))  # type: ignore[no-any-return]
+    return x if amount == 0 else prims.add(x, constant(x, amount))

@@ -21,15 +21,70 @@ aten = torch.ops.aten
 # Ops that are called as the aten op of that name (or of the name given).
 _DEFAULT = {
     name: name
-    for name in (
-        "abs acos acosh asin asinh atan atan2 atanh bitwise_not ceil clone cos cosh erf erfc exp exp2 expm1 floor "
-        "fmax fmin isfinite log log10 log1p log2 maximum minimum neg reciprocal round rsqrt sign sin sinh sqrt tan "
-        "tanh trunc cat full full_like reshape"
-    ).split()
+    for name in [
+        "abs",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "bitwise_not",
+        "ceil",
+        "clone",
+        "cos",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "fmax",
+        "fmin",
+        "isfinite",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "maximum",
+        "minimum",
+        "neg",
+        "reciprocal",
+        "round",
+        "rsqrt",
+        "sign",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "trunc",
+        "cat",
+        "full",
+        "full_like",
+        "reshape",
+    ]
 } | {"erf_inv": "erfinv"}
 _TENSOR = {
     name: name
-    for name in "add bitwise_and bitwise_or bitwise_xor eq fmod ge gt le lt mul ne remainder sub".split()
+    for name in [
+        "add",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "eq",
+        "fmod",
+        "ge",
+        "gt",
+        "le",
+        "lt",
+        "mul",
+        "ne",
+        "remainder",
+        "sub",
+    ]
 } | {"shift_left": "bitwise_left_shift", "shift_right_arithmetic": "bitwise_right_shift"}
 
 for _table, _overload in ((_DEFAULT, "default"), (_TENSOR, "Tensor")):

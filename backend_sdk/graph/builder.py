@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from backend_sdk.errors import DialectError
-from backend_sdk.spec import Composite, Prim, Shape, SymExpr, TensorType
+from backend_sdk.spec import Composite, Prim, Shape, SymExpr, TensorType, differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class GraphBuilder:
         Raises `DialectError` when the call breaks the op's rules.
         """
         types = tuple([None if operand is None else _type_of(op, operand) for operand in operands])
-        if op.identity is not None and op.identity(*types, **attributes):
-            return operands[0]
         key = _call_key(op, operands, attributes)
         known = self._known.get(key)
         if known is not None:
             return known
         results = op.infer(types, attributes)
+        if op.identity is not None and op.identity(*types, **attributes):
+            return operands[0]
         if isinstance(op, Composite) and not self._claims(op, types, results, attributes):
             value = op.body(*operands, **attributes)
             self._check_body(op, value, results)
@@ -139,24 +139,30 @@ class GraphBuilder:
             node.meta["type"] = results[0]
             return Value(node, results[0])
         node.meta["type"] = results
-        values = []
+        return self._items(node, results)
+
+    def _items(self, node: fx.Node, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        values: list[Any] = []
         for index, type in enumerate(results):
-            if not isinstance(type, (TensorType, SymExpr)):
+            if not isinstance(type, (TensorType, SymExpr, tuple)):
                 values.append(type)
                 continue
             item = self.graph.call_function(operator.getitem, (node, index))
-            item.meta["type"] = type
             item.meta["origin"] = self.origin
-            values.append(Value(item, type) if isinstance(type, TensorType) else type)
+            item.meta["type"] = type
+            if isinstance(type, tuple):
+                values.append(self._items(item, type))
+            else:
+                values.append(Value(item, type) if isinstance(type, TensorType) else type)
         return tuple(values)
 
     def _check_body(self, op: Composite, value: Any, expected: tuple[TensorType, ...]) -> None:
         values = value if isinstance(value, tuple) else (value,)
         got = tuple(item.type for item in values)
-        if got != expected:
-            raise DialectError(
-                f"the body of composite {op.name} gives {list(got)}, its rules say {list(expected)}"
-            )
+        if len(got) != len(expected) or any(
+            a.dtype != b.dtype or differ(a.shape, b.shape) for a, b in zip(got, expected, strict=True)
+        ):
+            raise DialectError(f"the body of composite {op.name} gives {list(got)}, its rules say {list(expected)}")
 
 
 def _type_of(op: Prim, operand: Any) -> TensorType:

@@ -13,6 +13,7 @@ from torch import fx
 
 from backend_sdk.errors import DialectError
 from backend_sdk.spec import SymExpr, TensorType
+from backend_sdk.torch_compat.symbolic import indicated_symbol
 
 
 def runnable(graph: fx.Graph, attributes: dict[str, Any] | None = None) -> fx.GraphModule:
@@ -49,9 +50,7 @@ def symbol_sources(graph: fx.Graph) -> dict[str, str]:
     wanted: set[str] = set()
     for node in graph.nodes:
         wanted |= symbols_of(node.meta.get("type")) | symbols_of(node.args) | symbols_of(node.kwargs)
-    sources = bound_symbols(
-        (node.name, node.meta.get("type")) for node in graph.nodes if node.op == "placeholder"
-    )
+    sources = bound_symbols((node.name, node.meta.get("type")) for node in graph.nodes if node.op == "placeholder")
     unbound = wanted - sources.keys()
     if unbound:
         raise DialectError(f"no graph input binds the symbols {', '.join(sorted(unbound))}")
@@ -64,6 +63,10 @@ def bound_symbols(inputs: Iterable[tuple[str, Any]]) -> dict[str, str]:
     for name, type in inputs:
         if isinstance(type, SymExpr) and type.is_symbol:
             sources.setdefault(type.source, name)
+        elif isinstance(type, SymExpr):
+            symbol = indicated_symbol(type.expr)
+            if symbol is not None:
+                sources.setdefault(symbol, f"int({name})")
         elif isinstance(type, TensorType):
             for index, dim in enumerate(type.shape):
                 if isinstance(dim, SymExpr) and dim.is_symbol:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 
 from backend_sdk.backend import Backend
-from backend_sdk.contract import Node, Op, Support
+from backend_sdk.contract import Node, Op, Support, no
 from backend_sdk.errors import PluginError
 from backend_sdk.spec import Prim, TensorType
 from backend_sdk.torch_compat.ops import is_overload, name_arguments
@@ -23,8 +23,9 @@ class Claims:
     ``refusals`` holds the noes since it was last cleared, ``location`` the user's line that is asked about.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, kind: str = "inference") -> None:
         self._backend = backend
+        self._backward = kind == "backward"
         self.refusals: list[str] = []
         self.location: str | None = None
 
@@ -66,7 +67,10 @@ class Claims:
     def ask(self, node: Node) -> Support:
         """The backend's answer about one node."""
         try:
-            support = self._backend.supports(node)
+            if self._backward and not self._backend.capability.training:
+                support = no("it does not train (Capability.training)")
+            else:
+                support = self._backend.supports(node)
         except Exception as error:
             raise PluginError(
                 f"backend {self._backend.name!r}: supports({node}) raised {type(error).__name__}: {error}",

@@ -20,10 +20,10 @@ from backend_sdk.graph import format_graph, verify
 from backend_sdk.pipeline import report as reports
 from backend_sdk.pipeline.capture import Captured, capture
 from backend_sdk.pipeline.decompose import Dialect, decompose
+from backend_sdk.pipeline.extra import is_placed, run_pass
 from backend_sdk.pipeline.fuse import fuse
 from backend_sdk.pipeline.lower import lower
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.extra import is_placed, run_pass
 from backend_sdk.pipeline.partition import RegionStep, Step, partition
 from backend_sdk.pipeline.plan import make_plan
 from backend_sdk.pipeline.report import FALLBACK, GraphReport
@@ -95,7 +95,7 @@ def compile_captured(
     )
     plan = stages.run("plan", lambda: make_plan(dialect, steps, kernels, backend))
     stages.dump("plan", lambda: str(plan))
-    runner = stages.run("run", lambda: Runner(plan, options.check))
+    runner: Runner = stages.run("run", lambda: Runner(plan, options.check))
     stages.dump("run", lambda: runner.source)
     report = _report(dialect, steps, runner, backend, stages.seconds)
     reports.publish(report, collectors)
@@ -166,9 +166,7 @@ def _announce(report: GraphReport, options: Options) -> None:
         for node in fallen:
             at = f" at {node.location}" if node.location else ""
             reason = "; ".join(node.reasons)
-            warnings.warn(
-                f"sdk:{report.backend}: {node.op} runs in eager{at}: {reason}", FallbackWarning, stacklevel=2
-            )
+            warnings.warn(f"sdk:{report.backend}: {node.op} runs in eager{at}: {reason}", FallbackWarning, stacklevel=2)
         return
     names = sorted({node.op for node in fallen})
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
@@ -180,5 +178,3 @@ def _announce(report: GraphReport, options: Options) -> None:
         report.kind,
         shown,
     )
-
-

@@ -9,22 +9,24 @@ Does not: place prims that the backend refuses (partition does); it only marks t
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
+from backend_sdk import dtypes
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
 from backend_sdk.errors import DecompositionError, SdkError, UnsupportedOpError
 from backend_sdk.graph import GraphBuilder, Origin, Value
+from backend_sdk.graph.runnable import bound_symbols
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
 from backend_sdk.pipeline.claim import Claims, ask_about
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, NodeReport
-from backend_sdk.spec import Prim, SymExpr, TensorType, building
+from backend_sdk.spec import Prim, SymExpr, TensorType, building, differ
 from backend_sdk.torch_compat import decompositions
 from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random
 
@@ -96,7 +98,7 @@ class _Translation:
         self._backend = backend
         self._rules = rules
         self._options = options
-        self._claims = Claims(backend)
+        self._claims = Claims(backend, captured.kind)
         self._builder = GraphBuilder(self._claims.composite)
         self._attributes: dict[str, Any] = {}
         self._symbols: set[str] = set()
@@ -127,19 +129,17 @@ class _Translation:
             check_device(value, name, self._backend.device, self._backend.name)
             result = self._builder.input(name, tensor_type(value))
             result.node.meta["boundary"] = boundary_type(value)
-            self._learn_symbols(result.type.shape)
+            self._learn_symbols(result.type)
             return result
         inner = self._builder.graph.placeholder(name)
         number = dim_of(value)
         inner.meta["type"] = number
         inner.meta["origin"] = Origin("")
-        self._learn_symbols((number,))
+        self._learn_symbols(number)
         return number if isinstance(number, SymExpr) else inner
 
-    def _learn_symbols(self, dims: Iterable[Any]) -> None:
-        for dim in dims:
-            if isinstance(dim, SymExpr) and dim.is_symbol:
-                self._symbols |= dim.symbols
+    def _learn_symbols(self, type: Any) -> None:
+        self._symbols |= bound_symbols([("", type)]).keys()
 
     def _constant(self, module: fx.GraphModule, node: fx.Node) -> Any:
         target: Any = module
@@ -183,9 +183,8 @@ class _Translation:
             return None
         value = node.meta.get("val")
         number = dim_of(value)
-        if isinstance(number, (SymExpr, int, float, bool)) and not isinstance(value, torch.Tensor):
-            if not isinstance(number, SymExpr) or number.symbols <= self._symbols:
-                return number
+        if isinstance(number, (int, float)) or (isinstance(number, SymExpr) and number.symbols <= self._symbols):
+            return number
         args = _substitute(node.args, values)
         kwargs = _substitute(node.kwargs, values)
         expected = _types(value)
@@ -199,11 +198,16 @@ class _Translation:
         return self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
 
     def _is_opaque(self, arguments: Any, value: Any) -> bool:
-        """Whether an argument or result is not a dense strided tensor or number, which no rule can handle."""
+        """Whether an argument or result is neither a number nor a dense strided tensor of a dtype of the contract."""
         found: list[Any] = []
-        fx.node.map_aggregate(arguments, lambda item: found.append(isinstance(item, fx.Node)))
         fx.node.map_aggregate(
-            value, lambda item: found.append(isinstance(item, torch.Tensor) and item.layout != torch.strided)
+            arguments, lambda item: found.append(isinstance(item, fx.Node) or _is_foreign_value(item))
+        )
+        fx.node.map_aggregate(
+            value,
+            lambda item: found.append(
+                isinstance(item, torch.Tensor) and (item.layout != torch.strided or item.dtype not in dtypes.ANY)
+            ),
         )
         return any(found)
 
@@ -309,8 +313,10 @@ class _Translation:
         inner = self._builder.call_foreign(node.target, args, kwargs)
         inner.meta["layouts"] = layouts
         result = self._typed(inner, expected)
-        for made in (inner, *inner.users):
-            self._bind_sizes(made)
+        made = [inner]
+        for node in made:
+            self._bind_sizes(node)
+            made += node.users
         return result
 
     def _typed(self, inner: fx.Node, expected: Any) -> Any:
@@ -326,15 +332,13 @@ class _Translation:
         """Remember which sizes only this call's data decides: whoever computes with them comes after it."""
         before = frozenset(self._symbols)
         type = made.meta["type"]
-        self._learn_symbols(type.shape if isinstance(type, TensorType) else (type,))
+        self._learn_symbols(type)
         if self._symbols != before:
             made.meta["binds"] = self._symbols - before
 
     # ---- questions and checks
 
-    def _check_result(
-        self, rule: Any, target: Any, args: Any, kwargs: Any, result: Any, expected: Any
-    ) -> None:
+    def _check_result(self, rule: Any, target: Any, args: Any, kwargs: Any, result: Any, expected: Any) -> None:
         got = fx.node.map_aggregate(result, lambda item: item.type if isinstance(item, Value) else item)
         # A result that eager leaves undefined may be computed all the same.
         if _matches(got, expected):
@@ -363,10 +367,7 @@ class _Translation:
         alive = set(graph.nodes)
         work = [(report, [node for node in added if node in alive]) for report, added in self._work]
         refused = [
-            node
-            for _, living in work
-            for node in living
-            if "refusal" in node.meta and "requested" not in node.meta
+            node for _, living in work for node in living if "refusal" in node.meta and "requested" not in node.meta
         ]
         if refused and self._options.fallback == "error":
             raise self._unsupported(refused)
@@ -386,8 +387,7 @@ class _Translation:
             else f"claim it (@implements(torch.ops.{name})), or compile with options={{'fallback': 'allow'}}"
         )
         return UnsupportedOpError(
-            f"backend {self._backend.name!r} cannot run {what}: {first.meta['refusal']}, "
-            f"and fallback is 'error'{more}",
+            f"backend {self._backend.name!r} cannot run {what}: {first.meta['refusal']}, and fallback is 'error'{more}",
             location=first.meta["origin"].location,
             hint=hint,
         )
@@ -405,7 +405,8 @@ def _must_stay(node: fx.Node) -> bool:
 
 
 def _substitute(arguments: Any, values: Mapping[fx.Node, Any]) -> Any:
-    return _plain(fx.node.map_arg(arguments, lambda node: _Boxed(values[node])))
+    boxed: Any = fx.node.map_arg(arguments, lambda node: _Boxed(values[node]))  # type: ignore[arg-type, return-value]
+    return _plain(boxed)
 
 
 class _Boxed:
@@ -438,6 +439,10 @@ def _types(value: Any) -> Any:
     return dim_of(value)
 
 
+def _is_foreign_value(item: Any) -> bool:
+    return isinstance(item, Value) and item.dtype not in dtypes.ANY
+
+
 def _flat_types(expected: Any) -> tuple[TensorType, ...] | None:
     types = expected if isinstance(expected, tuple) else (expected,)
     return types if all(isinstance(type, TensorType) for type in types) else None
@@ -450,6 +455,8 @@ def _matches(got: Any, expected: Any) -> bool:
             and len(got) == len(expected)
             and all(_matches(g, e) for g, e in zip(got, expected, strict=True))
         )
+    if isinstance(got, TensorType) and isinstance(expected, TensorType):
+        return got.dtype == expected.dtype and not differ(got.shape, expected.shape)
     return expected is None or got == expected
 
 
@@ -461,9 +468,7 @@ def _describe_call(target: Any, args: Any, kwargs: Any) -> str:
     def show(item: Any) -> str:
         return str(item.type) if isinstance(item, Value) else repr(item)
 
-    parts = [
-        f"[{', '.join(map(show, item))}]" if isinstance(item, (list, tuple)) else show(item) for item in args
-    ]
+    parts = [f"[{', '.join(map(show, item))}]" if isinstance(item, (list, tuple)) else show(item) for item in args]
     parts += [f"{key}={show(item)}" for key, item in kwargs.items()]
     return f"{op_name(target)}({', '.join(parts)})"
 
@@ -491,7 +496,7 @@ def _static_key(target: Any, args: Any, kwargs: Any) -> Any:
         nonlocal static
         if isinstance(item, torch.Tensor):
             layout = (tuple(item.shape), tuple(item.stride()), item.dtype, item.requires_grad)
-            static = static and all(isinstance(n, int) for part in layout[:2] for n in part)  # type: ignore[union-attr]
+            static = static and all(isinstance(n, int) for part in layout[:2] for n in part)
             return repr(layout)
         if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             static = False

@@ -50,43 +50,111 @@ def partition(dialect: Dialect, backend: Backend, *, may_demote: bool) -> list[S
     ``may_demote`` lets a region with fewer computing nodes than the backend's ``minimum_region`` go to eager.
     """
     nodes = [node for node in dialect.graph.nodes if node.op == "call_function"]
-    native = _native(nodes)
-    stages = _stages(nodes, native)
-    if may_demote and backend.capability.minimum_region > 1 and len(native) < len(nodes):
-        if _demote_small(native, stages, backend.capability.minimum_region):
-            native = _native(nodes)
-            stages = _stages(nodes, native)
-    last = max(stages.values(), default=0)
-    regions: list[list[fx.Node]] = [[] for _ in range(last + 1)]
-    eager: list[list[fx.Node]] = [[] for _ in range(last + 1)]
+    needed = set(dialect.graph.output_node().all_input_nodes)
+    minimum = backend.capability.minimum_region
+    placement = _place(nodes, needed)
+    if may_demote and minimum > 1 and len(placement.native) < len(nodes):
+        # Demoted calls read constants, which then make a region of their own: look again.
+        for _ in range(3):
+            if not _demote_small(placement, minimum):
+                break
+            placement = _place(nodes, needed)
+    regions: dict[int, list[fx.Node]] = {}
+    eager: dict[int, list[fx.Node]] = {}
     for node in nodes:
-        if node in native:
-            regions[stages[node]].append(node)
+        if node in placement.native:
+            if node in placement.stages:
+                regions.setdefault(placement.stages[node], []).append(node)
         elif node.target is not operator.getitem:
-            eager[stages[node]].append(node)
-    needed = {node for node in dialect.graph.output_node().all_input_nodes}
+            eager.setdefault(placement.stages[node], []).append(node)
+    order = {node: index for index, node in enumerate(nodes)}
     steps: list[Step] = []
-    for stage in range(last + 1):
+    for stage in sorted(regions.keys() | eager.keys()):
         # Stages alternate: a switch raises the stage, so a stage holds either a region or eager calls.
-        if regions[stage]:
-            steps.append(_region(regions[stage], needed, f"region_{len(steps)}"))
-        steps += [EagerStep(node) for node in eager[stage]]
+        if stage in regions:
+            members = sorted(_with_constants(regions[stage], placement.constants), key=order.__getitem__)
+            outputs = [node for node in regions[stage] if _leaves(node, stage, placement, needed)]
+            steps.append(_region(members, outputs, f"region_{len(steps)}"))
+        steps += [EagerStep(node) for node in eager.get(stage, ())]
     return steps
 
 
-def _stages(nodes: Iterable[fx.Node], native: set[fx.Node]) -> dict[fx.Node, int]:
-    """Even stages are the backend's, odd ones eager's; an effect follows the effect before it."""
+@dataclass(frozen=True)
+class _Placement:
+    """Who runs each call, and at which stage. A constant that only regions read has no stage: each makes its own."""
+
+    native: set[fx.Node]
+    constants: set[fx.Node]
+    stages: dict[fx.Node, int]
+
+
+def _place(nodes: list[fx.Node], needed: set[fx.Node]) -> _Placement:
+    native = _native(nodes)
+    constants = _constants(nodes, native)
+    homeless = {
+        node
+        for node in constants
+        if node not in needed and all(user in native or user.op != "call_function" for user in node.users)
+    }
+
+    def regions(stages: dict[fx.Node, int]) -> int:
+        return len({stages[node] for node in native if node in stages})
+
+    # Whoever begins, the order is right; the better one has fewer regions.
+    choices = [_stages(nodes, native, homeless, first) for first in (0, 1)]
+    return _Placement(native, constants, min(choices, key=regions))
+
+
+def _constants(nodes: list[fx.Node], native: set[fx.Node]) -> set[fx.Node]:
+    """The native nodes that no input reaches and that move data at most: cheaper made again than passed on."""
+    constants: set[fx.Node] = set()
+    late = {symbol for node in nodes for symbol in node.meta.get("binds", ())}
+    for node in nodes:
+        if node not in native or node.target is operator.getitem or op_name(node.target) not in STRUCTURAL:
+            continue
+        made_of_constants = all(source in constants for source in node.all_input_nodes)
+        if made_of_constants and not (late and late & symbols_of((node.meta["type"], node.args, node.kwargs))):
+            constants.add(node)
+    return constants
+
+
+def _with_constants(members: list[fx.Node], constants: set[fx.Node]) -> set[fx.Node]:
+    """``members`` and the constants that they read, directly or through other constants."""
+    found = set(members)
+    pending = list(members)
+    while pending:
+        for source in pending.pop().all_input_nodes:
+            if source in constants and source not in found:
+                found.add(source)
+                pending.append(source)
+    return found
+
+
+def _leaves(node: fx.Node, stage: int, placement: _Placement, needed: set[fx.Node]) -> bool:
+    """Whether somebody outside the node's region reads it."""
+    if not isinstance(node.meta["type"], TensorType):
+        return False
+    users = [user for user in node.users if user.op == "call_function"]
+    if node in placement.constants:
+        return node in needed or any(user not in placement.native for user in users)
+    return node in needed or any(placement.stages.get(user) != stage for user in users)
+
+
+def _stages(nodes: Iterable[fx.Node], native: set[fx.Node], homeless: set[fx.Node], first: int) -> dict[fx.Node, int]:
+    """The backend's stages have the parity of ``first``, eager's the other; an effect follows the effect before it."""
     stages: dict[fx.Node, int] = {}
     binders: dict[str, fx.Node] = {}
-    last_effect = 1
+    last_effect = 0
     for node in nodes:
-        parity = 0 if node in native else 1
+        if node in homeless:
+            continue
+        parity = first if node in native else 1 - first
         stage = parity
         for source in (*node.all_input_nodes, *_binders_of(node, binders)):
             known = stages.get(source)
             if known is not None:
                 stage = max(stage, known if known % 2 == parity else known + 1)
-        if parity == 1 and (has_effect(node.target) or is_random(node.target)):
+        if node not in native and (has_effect(node.target) or is_random(node.target)):
             last_effect = stage = max(stage, last_effect)
         stages[node] = stage
         binders |= dict.fromkeys(node.meta.get("binds", ()), node)
@@ -110,19 +178,20 @@ def _native(nodes: list[fx.Node]) -> set[fx.Node]:
     return native
 
 
-def _demote_small(native: set[fx.Node], stages: dict[fx.Node, int], minimum: int) -> bool:
+def _demote_small(placement: _Placement, minimum: int) -> bool:
     work: dict[int, int] = {}
-    for node in native:
+    placed = [node for node in placement.native if node in placement.stages]
+    for node in placed:
         if node.target is not operator.getitem and op_name(node.target) not in STRUCTURAL:
-            work[stages[node]] = work.get(stages[node], 0) + 1
-    small = [node for node in native if work.get(stages[node], 0) < minimum]
+            work[placement.stages[node]] = work.get(placement.stages[node], 0) + 1
+    small = [node for node in placed if work.get(placement.stages[node], 0) < minimum]
     for node in small:
         if node.target is not operator.getitem:
             node.meta["refusal"] = f"its region has fewer than {minimum} computing nodes"
     return bool(small)
 
 
-def _region(members: list[fx.Node], needed: set[fx.Node], name: str) -> RegionStep:
+def _region(members: list[fx.Node], outputs: list[fx.Node], name: str) -> RegionStep:
     inside = set(members)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -135,6 +204,7 @@ def _region(members: list[fx.Node], needed: set[fx.Node], name: str) -> RegionSt
     wanted: set[str] = set()
     bound: set[str] = set()
     for source in sources:
+        wanted |= symbols_of(source.meta["type"])
         bound |= {dim.source for dim in source.meta["type"].shape if isinstance(dim, SymExpr) and dim.is_symbol}
     for node in members:
         wanted |= symbols_of(node.meta["type"]) | symbols_of(node.args) | symbols_of(node.kwargs)
@@ -143,12 +213,6 @@ def _region(members: list[fx.Node], needed: set[fx.Node], name: str) -> RegionSt
         _input(graph, f"size_{size}", size)
     for node in members:
         copies[node] = graph.node_copy(node, copies.__getitem__)
-    outputs = [
-        node
-        for node in members
-        if isinstance(node.meta["type"], TensorType)
-        and (node in needed or any(user not in inside and user.op == "call_function" for user in node.users))
-    ]
     graph.output(tuple(copies[node] for node in outputs))
     region = Region(
         name,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,27 +25,23 @@ from backend_sdk.torch_compat.ops import has_effect
 from backend_sdk.torch_compat.storage import memory_key
 
 
-def make_plan(
-    dialect: Dialect, steps: Sequence[Step], kernels: Sequence[Kernel | None], backend: Backend
-) -> Plan:
+def make_plan(dialect: Dialect, steps: Sequence[Step], kernels: Sequence[Kernel | None], backend: Backend) -> Plan:
     """The plan of ``steps``; ``kernels[i]`` is the kernel of step i when it is a region."""
     graph = dialect.graph
-    constants = {
-        node.name: dialect.attributes[str(node.target)] for node in graph.nodes if node.op == "get_attr"
-    }
+    constants = {node.name: dialect.attributes[str(node.target)] for node in graph.nodes if node.op == "get_attr"}
     outputs = _outputs(dialect)
     bases = {output.view.base for output in outputs if output.view is not None}
     returned = {item for item in dialect.outputs if isinstance(item, fx.Node)}
     returned |= {node for node in graph.nodes if node.name in bases}
-    last_read = _last_reads(steps, returned)
+    last_read = _last_reads(steps, kernels, returned)
     placeholders = [node for node in graph.nodes if node.op == "placeholder" and node is not dialect.key]
     known = bound_symbols((node.name, node.meta["type"]) for node in placeholders).keys()
     actions: list[KernelAction | EagerAction] = []
     buffers: list[Buffer] = []
     picks: dict[fx.Node, list[fx.Node]] = {}
-    for node in graph.nodes:
-        if node.op == "call_function" and node.target is operator.getitem and "refusal" in node.args[0].meta:
-            picks.setdefault(node.args[0], []).append(node)
+    for step in steps:
+        if isinstance(step, EagerStep):
+            picks[step.node] = _picks(step.node)
     for index, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
         if isinstance(step, RegionStep):
             assert kernel is not None
@@ -64,7 +59,7 @@ def make_plan(
                 )
             )
         else:
-            actions.append(_eager_action(step, picks.get(step.node, []), backend))
+            actions.append(_eager_action(step, picks[step.node], backend))
     return Plan(
         name=f"{backend.name} {dialect.captured.kind}",
         backend=backend.name,
@@ -89,19 +84,21 @@ def _reads(step: Step) -> list[fx.Node]:
     return step.node.all_input_nodes
 
 
-def _last_reads(steps: Sequence[Step], returned: set[fx.Node]) -> dict[fx.Node, int]:
+def _last_reads(steps: Sequence[Step], kernels: Sequence[Kernel | None], returned: set[fx.Node]) -> dict[fx.Node, int]:
     """The last step that reads each value. A value that a later alias may show lives as long as the alias:
-    what eager returns can be a view of what it was given."""
+    what eager, or a kernel that allocates, returns can be a view of what it was given."""
     last: dict[fx.Node, int] = {}
     for index, step in enumerate(steps):
         for node in _reads(step):
             last[node] = index
     for index in range(len(steps) - 1, -1, -1):
-        step = steps[index]
+        step, kernel = steps[index], kernels[index]
+        if kernel is not None and not kernel.allocates_outputs:
+            continue
         if isinstance(step, RegionStep):
             results: Sequence[fx.Node] = step.outputs
         else:
-            results = [step.node, *(user for user in step.node.users if user.target is operator.getitem)]
+            results = [step.node, *_picks(step.node)]
         reach = max((last.get(node, index) for node in results), default=index)
         if any(node in returned for node in results):
             reach = len(steps)
@@ -110,9 +107,15 @@ def _last_reads(steps: Sequence[Step], returned: set[fx.Node]) -> dict[fx.Node, 
     return last
 
 
-def _frees(
-    steps: Sequence[Step], last_read: dict[fx.Node, int], returned: set[fx.Node]
-) -> tuple[tuple[str, ...], ...]:
+def _picks(node: Any) -> list[Any]:
+    """The nodes that pick results out of a call's tuple, or out of a tuple in it, in order."""
+    picks = [user for user in node.users if user.target is operator.getitem]
+    for pick in picks:
+        picks += [user for user in pick.users if user.target is operator.getitem]
+    return picks
+
+
+def _frees(steps: Sequence[Step], last_read: dict[fx.Node, int], returned: set[fx.Node]) -> tuple[tuple[str, ...], ...]:
     """Names that each step is the last to need."""
     frees: list[list[str]] = [[] for _ in steps]
     for node, index in last_read.items():
@@ -121,14 +124,14 @@ def _frees(
     return tuple(tuple(names) for names in frees)
 
 
-def _eager_action(step: EagerStep, picks: list[fx.Node], backend: Backend) -> EagerAction:
+def _eager_action(step: EagerStep, picks: list[Any], backend: Backend) -> EagerAction:
     node = step.node
     call = EagerCall(node.target, node.args, node.kwargs, node.meta.get("layouts"), backend.name, node.meta["origin"])
     return EagerAction(
         call,
         result=node.name,
         type=node.meta["type"],
-        picks=tuple((pick.name, int(pick.args[1]), pick.meta["type"]) for pick in picks),
+        picks=tuple((pick.name, pick.args[0].name, int(pick.args[1]), pick.meta["type"]) for pick in picks),
         has_effect=has_effect(node.target),
     )
 
@@ -152,9 +155,7 @@ def _outputs(dialect: Dialect) -> tuple[Output, ...]:
         # A saved value that the user's change of a result would reach is copied as well.
         shared = (owner is not origin and owner_visible) or (item.op == "placeholder" and not is_input)
         constant = item.op == "get_attr" and index < visible
-        outputs.append(
-            Output(item.name, None, layout, index < visible, shared or constant, is_input, views.get(index))
-        )
+        outputs.append(Output(item.name, None, layout, index < visible, shared or constant, is_input, views.get(index)))
     return tuple(outputs)
 
 
@@ -162,19 +163,19 @@ def _views(dialect: Dialect, results: Sequence[Any]) -> dict[int, View]:
     """The results that eager shows as views, by their index: of an input, or of memory that several of them share."""
     captured = dialect.captured.graph.graph.find_nodes(op="placeholder")
     own = [node for node in dialect.graph.nodes if node.op == "placeholder" and node is not dialect.key]
-    inputs: dict[Any, tuple[str, torch.Tensor]] = {}
+    inputs: dict[Any, tuple[str, Any]] = {}
     for node, mine in zip(captured, own, strict=True):
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and memory_key(value) is not None:
-            inputs.setdefault(memory_key(value), (mine.name, value))
+        given = node.meta.get("val")
+        if isinstance(given, torch.Tensor) and memory_key(given) is not None:
+            inputs.setdefault(memory_key(given), (mine.name, given))
     groups: dict[Any, list[int]] = {}
     views: dict[int, View] = {}
     for index, node in enumerate(results):
-        value = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
+        value: Any = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
         key = memory_key(value) if isinstance(value, torch.Tensor) else None
         if key in inputs:
-            base, given = inputs[key]
-            views[index] = _view(base, 0, value, dim_of(value.storage_offset() - given.storage_offset()))
+            base, shown = inputs[key]
+            views[index] = _view(base, 0, value, dim_of(value.storage_offset() - shown.storage_offset()))
         elif key is not None and not any(results[other] is node for other in groups.get(key, ())):
             groups.setdefault(key, []).append(index)
     for number, indices in enumerate(groups.values()):

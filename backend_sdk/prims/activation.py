@@ -17,6 +17,7 @@ from backend_sdk.prims.reduction import reduce_max, reduce_sum
 from backend_sdk.prims.samples import elementwise_samples, tensor
 from backend_sdk.prims.shorthand import cast, constant, scaled, stretch
 from backend_sdk.spec import DtypeVar, Relative, Sample, Shape, TensorType, Ulp, refuse, same_shape
+from backend_sdk.spec.prim import ShapeRule
 
 _FLOAT = DtypeVar("T", dtypes.FLOATING)
 
@@ -82,10 +83,13 @@ def _axis_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
         yield Sample((tensor(shape, dtype, generator),), {"axis": axis})
 
 
-def _axis_shape(x: TensorType, *, axis: int) -> Shape:
-    if not 0 <= axis < x.rank:
-        raise refuse("softmax", f"axis {axis} is not a dim of the operand", x)
-    return x.shape
+def _axis_shape(op: str) -> ShapeRule:
+    def shape(x: TensorType, *, axis: int) -> Shape:
+        if not 0 <= axis < x.rank:
+            raise refuse(op, f"axis {axis} is not a dim of the operand", x)
+        return x.shape
+
+    return shape
 
 
 def _shifted(x: Operand, axis: int) -> Operand:
@@ -94,7 +98,7 @@ def _shifted(x: Operand, axis: int) -> Operand:
 
 
 @composite(
-    shape=_axis_shape, operands=(_FLOAT,), results=(_FLOAT,), tolerance=Relative(16), samples=_axis_samples
+    shape=_axis_shape("softmax"), operands=(_FLOAT,), results=(_FLOAT,), tolerance=Relative(16), samples=_axis_samples
 )
 def softmax(x: Operand, *, axis: int) -> Operand:
     """exp(x - max) / sum(exp(x - max)) along ``axis``. A row of -inf gives NaN."""
@@ -105,7 +109,11 @@ def softmax(x: Operand, *, axis: int) -> Operand:
 
 
 @composite(
-    shape=_axis_shape, operands=(_FLOAT,), results=(_FLOAT,), tolerance=Relative(16), samples=_axis_samples
+    shape=_axis_shape("log_softmax"),
+    operands=(_FLOAT,),
+    results=(_FLOAT,),
+    tolerance=Relative(16),
+    samples=_axis_samples,
 )
 def log_softmax(x: Operand, *, axis: int) -> Operand:
     """x - max - log(sum(exp(x - max))) along ``axis``."""
@@ -116,7 +124,11 @@ def log_softmax(x: Operand, *, axis: int) -> Operand:
 
 
 @composite(
-    shape=_axis_shape, operands=(_FLOAT,), results=(_FLOAT,), tolerance=Relative(16), samples=_axis_samples
+    shape=_axis_shape("safe_softmax"),
+    operands=(_FLOAT,),
+    results=(_FLOAT,),
+    tolerance=Relative(16),
+    samples=_axis_samples,
 )
 def safe_softmax(x: Operand, *, axis: int) -> Operand:
     """`softmax`, but a row whose every element is -inf gives zeros (a query that may attend to nothing)."""

@@ -15,11 +15,12 @@ from backend_sdk.prims.reduction import reduce_max, reduce_sum
 from backend_sdk.prims.samples import tensor
 from backend_sdk.prims.shape import broadcast, iota, reshape
 from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
-from backend_sdk.spec import DtypeVar, FromAttribute, Relative, Sample, Scalar, Shape, TensorType, refuse
+from backend_sdk.spec import DtypeVar, FromAttribute, Relative, Sample, Scalar, Shape, TensorType, differ, refuse
+from backend_sdk.spec.symbolic import Dim
 
 _FLOAT = DtypeVar("T", dtypes.FLOATING)
 _MASK = DtypeVar("M", dtypes.FLOATING)
-_WIDE = FromAttribute("statistics_dtype")
+_WIDE = FromAttribute("statistics_dtype", dtypes.FLOATING)
 
 
 def _attention_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
@@ -54,17 +55,21 @@ def _attention_shape(
 
     if any(x.rank != 4 for x in (query, key, value)):
         raise wrong("operands must be [batch, heads, length, width]")
-    if query.shape[1] % key.shape[1] != 0 or key.shape[:3] != value.shape[:3]:
+    if not _divides(key.shape[1], query.shape[1]) or differ(key.shape[:3], value.shape[:3]):
         raise wrong("query heads must be a multiple of key heads, and keys and values must pair up")
     batch, heads, length, width = query.shape
-    if key.shape[0] != batch or key.shape[3] != width:
+    if differ((key.shape[0], key.shape[3]), (batch, width)):
         raise wrong("query and key must agree in batch and width")
     scores = (batch, heads, length, key.shape[2])
     if mask is not None and (
-        mask.rank != 4 or any(m not in (1, s) for m, s in zip(mask.shape, scores, strict=True))
+        mask.rank != 4 or any(m != 1 and differ((m,), (s,)) for m, s in zip(mask.shape, scores, strict=True))
     ):
         raise wrong(f"mask must be [batch or 1, heads or 1, length or 1, keys or 1], for scores {scores}")
     return [(batch, heads, length, value.shape[3]), (batch, heads, length)]
+
+
+def _divides(groups: Dim, heads: Dim) -> bool:
+    return heads % groups == 0 if isinstance(heads, int) and isinstance(groups, int) else groups == heads
 
 
 def _repeat_heads(x: Operand, heads: int) -> Operand:
@@ -153,7 +158,7 @@ def _attention_grad_shape(
     causal: bool,
     scale: Scalar,
 ) -> list[Shape]:
-    if grad.shape != out.shape or logsumexp.shape != out.shape[:3]:
+    if differ(grad.shape, out.shape) or differ(logsumexp.shape, out.shape[:3]):
         raise refuse("attention_grad", "grad and out must have one shape", grad, query, key, value, mask, out)
     return [query.shape, key.shape, value.shape]
 

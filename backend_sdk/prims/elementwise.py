@@ -361,9 +361,7 @@ def _select_shape(condition: TensorType, x: TensorType, y: TensorType) -> object
     operands=(torch.bool, _T, _T),
     results=(_T,),
     tolerance=_EXACT,
-    samples=elementwise_samples(
-        (0, 2), (-4.0, 4.0), (-4.0, 4.0), dtypes_of_operands=(torch.bool, None, None)
-    ),
+    samples=elementwise_samples((0, 2), (-4.0, 4.0), (-4.0, 4.0), dtypes_of_operands=(torch.bool, None, None)),
 )
 def select(condition: Operand, x: Operand, y: Operand) -> Operand:
     """x where ``condition`` holds, else y. Elements that are not chosen have no effect, not even NaN."""

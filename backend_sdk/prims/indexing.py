@@ -14,7 +14,7 @@ from backend_sdk import dtypes
 from backend_sdk.prims.define import Operand, prim
 from backend_sdk.prims.samples import indices as sample_indices
 from backend_sdk.prims.samples import tensor
-from backend_sdk.spec import Accumulated, Call, DtypeVar, Exact, Sample, Shape, TensorType, refuse
+from backend_sdk.spec import Accumulated, Call, DtypeVar, Exact, Sample, Shape, TensorType, differ, refuse
 
 _T = DtypeVar("T", dtypes.ANY)
 _EXACT = Exact()
@@ -95,7 +95,7 @@ def _scatter_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator
 
 def _scatter_shape(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, mode: str) -> Shape:
     _along("scatter", x, indices, axis, updates)
-    if updates.shape != indices.shape:
+    if differ(updates.shape, indices.shape):
         raise refuse("scatter", "updates and indices must have one shape", x, indices, updates)
     if mode not in SCATTER_MODES:
         raise refuse("scatter", f"mode {mode!r} is none of {SCATTER_MODES}", x, indices, updates)

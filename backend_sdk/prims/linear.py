@@ -15,7 +15,7 @@ from backend_sdk.prims.define import FLOATING_OR_COMPLEX, Operand, composite, pr
 from backend_sdk.prims.elementwise import add
 from backend_sdk.prims.samples import tensor
 from backend_sdk.prims.shape import broadcast, pad, permute, reshape, reverse
-from backend_sdk.spec import Accumulated, Call, DtypeVar, Sample, Shape, TensorType, refuse
+from backend_sdk.spec import Accumulated, Call, DtypeVar, Sample, Shape, TensorType, differ, refuse
 from backend_sdk.spec.symbolic import Dim
 
 _NUMBER = DtypeVar("T", dtypes.NUMERIC)
@@ -44,8 +44,11 @@ def _free(rank: int, *taken: Axes) -> list[int]:
 
 
 def _dot_shape(x: TensorType, y: TensorType, *, contract: tuple[Axes, Axes], batch: tuple[Axes, Axes]) -> Shape:
+    for side, taken, rank in (("x", (*contract[0], *batch[0]), x.rank), ("y", (*contract[1], *batch[1]), y.rank)):
+        if len(set(taken)) != len(taken) or any(not 0 <= dim < rank for dim in taken):
+            raise refuse("dot_general", f"contract and batch dims {taken} of {side} are not distinct dims of it", x, y)
     for kind, (left, right) in (("contract", contract), ("batch", batch)):
-        if len(left) != len(right) or [x.shape[d] for d in left] != [y.shape[d] for d in right]:
+        if differ(tuple(x.shape[d] for d in left), tuple(y.shape[d] for d in right)):
             raise refuse("dot_general", f"{kind} dims {left} and {right} differ in size", x, y)
     return (
         *(x.shape[d] for d in batch[0]),
@@ -91,9 +94,9 @@ def _linear_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[
 
 
 def _linear_shape(x: TensorType, weight: TensorType, bias: TensorType | None) -> Shape:
-    if weight.rank != 2 or x.rank < 1 or x.shape[-1] != weight.shape[1]:
+    if weight.rank != 2 or x.rank < 1 or differ(x.shape[-1:], weight.shape[1:]):
         raise refuse("linear", "the last dim of x must be the last dim of a 2-d weight", x, weight, bias)
-    if bias is not None and bias.shape != weight.shape[:1]:
+    if bias is not None and differ(bias.shape, weight.shape[:1]):
         raise refuse("linear", "bias must have one element per row of weight", x, weight, bias)
     return (*x.shape[:-1], weight.shape[0])
 
@@ -170,7 +173,7 @@ def _convolution_shape(
     if any(len(a) != spatial for a in (strides, padding, input_dilation, kernel_dilation)):
         raise refuse("convolution", f"attributes need one entry for each of {spatial} spatial dims", x, weight)
     channels, outputs = x.shape[1], weight.shape[0]
-    if channels != weight.shape[1] * groups:
+    if differ((channels,), (weight.shape[1] * groups,)) or (isinstance(outputs, int) and outputs % groups):
         raise refuse("convolution", f"{groups} groups do not match the channels", x, weight)
     sizes = tuple(
         (_dilated(size, spread) + low + high - _dilated(kernel, dilation)) // stride + 1
@@ -212,7 +215,7 @@ def convolution(
     ``((S - 1) * input_dilation + 1 + low + high - (K - 1) * kernel_dilation - 1) // stride + 1`` elements.
     16-bit floats accumulate in float32.
     """
-    symmetric = all(low == high >= 0 for low, high in padding)
+    symmetric = all(low == high >= 0 for low, high in padding)  # type: ignore[operator]
     amounts = [low for low, _ in padding] if symmetric else [0] * len(padding)
     if any(spread != 1 for spread in input_dilation) or not symmetric:
         edges = ((0, 0), (0, 0), *(padding if not symmetric else ((0, 0),) * len(padding)))
@@ -223,7 +226,7 @@ def convolution(
             interior=(0, 0, *(spread - 1 for spread in input_dilation)),
             value=0,
         )
-    return _TORCH_CONVOLUTION[len(strides)](x, weight, None, strides, amounts, kernel_dilation, groups)
+    return _TORCH_CONVOLUTION[len(strides)](x, weight, None, strides, amounts, kernel_dilation, groups)  # type: ignore[arg-type]
 
 
 def _gradient_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[tuple[Sample, Sample]]:
@@ -260,8 +263,10 @@ def _input_grad_shape(
     dilation: Axes,
     groups: int,
 ) -> Shape:
-    if grad.rank != weight.rank or grad.shape[1] != weight.shape[0]:
-        raise refuse("convolution_input_grad", "grad [N, O, *P] and weight [O, C / groups, *K] must agree in O", grad, weight)
+    if grad.rank != weight.rank or differ(grad.shape[1:2], weight.shape[:1]):
+        raise refuse(
+            "convolution_input_grad", "grad [N, O, *P] and weight [O, C / groups, *K] must agree in O", grad, weight
+        )
     return (grad.shape[0], weight.shape[1] * groups, *input_sizes)
 
 
@@ -293,9 +298,7 @@ def convolution_input_grad(
     spatial = range(2, 2 + len(kernel))
     split = reshape(weight, shape=(groups, outputs // groups, inputs, *kernel))
     swapped = permute(split, dims=(0, 2, 1, *(dim + 1 for dim in spatial)))
-    flipped = reverse(
-        reshape(swapped, shape=(groups * inputs, outputs // groups, *kernel)), dims=tuple(spatial)
-    )
+    flipped = reverse(reshape(swapped, shape=(groups * inputs, outputs // groups, *kernel)), dims=tuple(spatial))
     edges = []
     for size, produced, k, stride, amount, spread in zip(
         input_sizes, grad.shape[2:], kernel, strides, padding, dilation, strict=True
@@ -324,7 +327,7 @@ def _weight_grad_shape(
     dilation: Axes,
     groups: int,
 ) -> Shape:
-    if grad.rank != x.rank or grad.shape[0] != x.shape[0]:
+    if grad.rank != x.rank or differ(grad.shape[:1], x.shape[:1]):
         raise refuse("convolution_weight_grad", "grad [N, O, *P] and x [N, C, *S] must agree in N", grad, x)
     return (grad.shape[1], x.shape[1] // groups, *kernel_sizes)
 
@@ -352,7 +355,7 @@ def convolution_weight_grad(
     ``grad`` ``[N, O, *P]``, ``x`` ``[N, C, *S]``; ``padding`` is symmetric. A convolution of x with the gradient as
     kernel, in which batch and channels change places, and stride and dilation too.
     """
-    batch, outputs, *produced = grad.shape
+    batch, _, *produced = grad.shape
     channels, *sizes = x.shape[1:]
     inputs = channels // groups
     spatial = range(2, 2 + len(sizes))

@@ -15,10 +15,10 @@ from backend_sdk.prims.elementwise import add, mul, rsqrt, sub
 from backend_sdk.prims.samples import tensor
 from backend_sdk.prims.shape import reshape
 from backend_sdk.prims.shorthand import along, cast, constant, keepdim, mean, stretch
-from backend_sdk.spec import DtypeVar, FromAttribute, Relative, Sample, Shape, TensorType, refuse
+from backend_sdk.spec import DtypeVar, FromAttribute, Relative, Sample, Shape, TensorType, differ, refuse
 
 _FLOAT = DtypeVar("T", dtypes.FLOATING)
-_WIDE = FromAttribute("statistics_dtype")
+_WIDE = FromAttribute("statistics_dtype", dtypes.FLOATING)
 
 
 def _affine(x: Operand, weight: Operand | None, bias: Operand | None, axes: tuple[int, ...]) -> Operand:
@@ -61,11 +61,14 @@ def _layer_norm_shape(
     epsilon: float,
     statistics_dtype: torch.dtype,
 ) -> list[Shape]:
+    return _normalized("layer_norm", x, (weight, bias), rank)
+
+
+def _normalized(op: str, x: TensorType, parameters: tuple[TensorType | None, ...], rank: int) -> list[Shape]:
     if not 0 < rank <= x.rank:
-        raise refuse("layer_norm", f"cannot normalize {rank} trailing dims", x, weight, bias)
-    for parameter in (weight, bias):
-        if parameter is not None and parameter.shape != x.shape[-rank:]:
-            raise refuse("layer_norm", "weight and bias must have the normalized dims", x, weight, bias)
+        raise refuse(op, f"cannot normalize {rank} trailing dims", x, *parameters)
+    if any(parameter is not None and differ(parameter.shape, x.shape[-rank:]) for parameter in parameters):
+        raise refuse(op, "parameters must have the normalized dims", x, *parameters)
     statistics = (*x.shape[:-rank], *(1,) * rank)
     return [x.shape, statistics, statistics]
 
@@ -119,9 +122,7 @@ def _rms_norm_shape(
     epsilon: float,
     statistics_dtype: torch.dtype,
 ) -> list[Shape]:
-    return _layer_norm_shape(
-        x, weight, None, rank=rank, epsilon=epsilon, statistics_dtype=statistics_dtype
-    )[:2]
+    return _normalized("rms_norm", x, (weight,), rank)[:2]
 
 
 @composite(
@@ -165,6 +166,7 @@ def _group_norm_shape(
 ) -> list[Shape]:
     if x.rank < 2 or x.shape[1] % groups != 0:
         raise refuse("group_norm", f"channels do not divide into {groups} groups", x, weight, bias)
+    _per_channel("group_norm", x, weight, bias)
     return [x.shape, (x.shape[0], groups), (x.shape[0], groups)]
 
 
@@ -202,13 +204,11 @@ def _batch_norm_samples(dtype: torch.dtype, generator: torch.Generator) -> Itera
     for shape in ((4, 3), (2, 3, 5), (2, 3, 4, 4)):
         parameter = tensor((3,), dtype, generator)
         spread = tensor((3,), dtype, generator, 0.5, 2.0)
-        yield Sample(
-            (tensor(shape, dtype, generator), parameter, parameter, parameter, spread), {"epsilon": 1e-5}
-        )
+        yield Sample((tensor(shape, dtype, generator), parameter, parameter, parameter, spread), {"epsilon": 1e-5})
 
 
 def _per_channel(op: str, x: TensorType, *parameters: TensorType | None) -> Shape:
-    if x.rank < 2 or any(p is not None and p.shape != x.shape[1:2] for p in parameters):
+    if x.rank < 2 or any(p is not None and differ(p.shape, x.shape[1:2]) for p in parameters):
         raise refuse(op, "x [N, C, *S] needs parameters [C]", x, *parameters)
     return x.shape
 
@@ -259,9 +259,7 @@ def batch_norm_inference(
 
 def _batch_norm_training_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     for sample in _batch_norm_samples(dtype, generator):
-        yield Sample(
-            sample.operands[:3], {"epsilon": 1e-5, "statistics_dtype": dtypes.compute_dtype(dtype)}
-        )
+        yield Sample(sample.operands[:3], {"epsilon": 1e-5, "statistics_dtype": dtypes.compute_dtype(dtype)})
 
 
 def _batch_norm_training_shape(

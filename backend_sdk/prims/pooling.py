@@ -40,10 +40,10 @@ def _pool_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
         )
 
 
-def _pooled(x: TensorType, window: Axes, strides: Axes, padding: Padding, dilation: Axes) -> Shape:
-    if any(len(a) != x.rank - 2 for a in (window, strides, padding, dilation)):
-        raise refuse("pooling", f"attributes need one entry for each of {x.rank - 2} spatial dims", x)
-    return (
+def _pooled(op: str, x: TensorType, window: Axes, strides: Axes, padding: Padding, dilation: Axes) -> Shape:
+    if x.rank < 3 or any(len(a) != x.rank - 2 for a in (window, strides, padding, dilation)):
+        raise refuse(op, "x [N, C, *S] and attributes with one entry for each of 1 to 3 spatial dims must pair up", x)
+    shape = (
         *x.shape[:2],
         *(
             (size + low + high - (extent - 1) * spread - 1) // stride + 1
@@ -52,12 +52,13 @@ def _pooled(x: TensorType, window: Axes, strides: Axes, padding: Padding, dilati
             )
         ),
     )
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise refuse(op, f"a window of {window} does not fit", x)
+    return shape
 
 
-def _max_pool_shape(
-    x: TensorType, *, window: Axes, strides: Axes, padding: Padding, dilation: Axes
-) -> list[Shape]:
-    return [_pooled(x, window, strides, padding, dilation)] * 2
+def _max_pool_shape(x: TensorType, *, window: Axes, strides: Axes, padding: Padding, dilation: Axes) -> list[Shape]:
+    return [_pooled("max_pool", x, window, strides, padding, dilation)] * 2
 
 
 @prim(
@@ -74,21 +75,17 @@ def max_pool(x: Operand, *, window: Axes, strides: Axes, padding: Padding, dilat
     """
     edges = [amount for pair in reversed(padding) for amount in pair]
     padded = torch.nn.functional.pad(x, edges, value=-math.inf)  # type: ignore[arg-type]
-    values, flat = _TORCH_MAX_POOL[len(window)](
-        padded, window, strides, dilation=dilation, return_indices=True
-    )
+    values, flat = _TORCH_MAX_POOL[len(window)](padded, window, strides, dilation=dilation, return_indices=True)
     index = torch.zeros_like(flat)
     for position, size in enumerate(x.shape[2:]):
         below = math.prod(padded.shape[3 + position :])
-        coordinate = flat // below % padded.shape[2 + position] - padding[position][0]
+        coordinate = flat // below % padded.shape[2 + position] - padding[position][0]  # type: ignore[operator]
         index = index * size + coordinate
     return values, index
 
 
-def _sum_pool_shape(
-    x: TensorType, *, window: Axes, strides: Axes, padding: Padding, dilation: Axes
-) -> Shape:
-    return _pooled(x, window, strides, padding, dilation)
+def _sum_pool_shape(x: TensorType, *, window: Axes, strides: Axes, padding: Padding, dilation: Axes) -> Shape:
+    return _pooled("sum_pool", x, window, strides, padding, dilation)
 
 
 def _terms_of_window(call: Call) -> int:

@@ -13,11 +13,11 @@ import torch
 
 from backend_sdk import dtypes
 from backend_sdk._native import philox_fill
-from backend_sdk.errors import DialectError
 from backend_sdk.prims.define import Operand, composite, prim
 from backend_sdk.prims.elementwise import add, bitwise_and, convert, cos, log, mul, neg, shift_right, sqrt
 from backend_sdk.prims.shape import full, reshape, slice
-from backend_sdk.spec import Exact, FromAttribute, Relative, Sample, Shape, TensorType
+from backend_sdk.spec import Exact, FromAttribute, Relative, Sample, Shape, TensorType, refuse
+from backend_sdk.spec.prim import ShapeRule
 from backend_sdk.spec.symbolic import Dim, element_count
 
 _KEY = torch.int64
@@ -34,8 +34,12 @@ def _bits_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
 
 
 def _random_shape(key: TensorType, *, stream: int, shape: Shape) -> Shape:
+    return _drawn("random_bits", key, shape)
+
+
+def _drawn(op: str, key: TensorType, shape: Shape) -> Shape:
     if key.shape != (1,):
-        raise DialectError(f"random_bits: the key must be int64[1], got {key}")
+        raise refuse(op, "the key must be int64[1]", key)
     return shape
 
 
@@ -64,8 +68,11 @@ def _distribution_samples(dtype: torch.dtype, generator: torch.Generator) -> Ite
             yield Sample((key(99),), {"stream": 1, "shape": shape, "dtype": dtype})
 
 
-def _distribution_shape(key: TensorType, *, stream: int, shape: Shape, dtype: torch.dtype) -> Shape:
-    return _random_shape(key, stream=stream, shape=shape)
+def _distribution_shape(op: str) -> ShapeRule:
+    def shape_of(key: TensorType, *, stream: int, shape: Shape, dtype: torch.dtype) -> Shape:
+        return _drawn(op, key, shape)
+
+    return shape_of
 
 
 def _scaled_bits(bits: Operand, kept: int, scale: float, dtype: torch.dtype) -> Operand:
@@ -84,9 +91,9 @@ _SIGNIFICAND_BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 
 
 @composite(
-    shape=_distribution_shape,
+    shape=_distribution_shape("random_uniform"),
     operands=(_KEY,),
-    results=(FromAttribute("dtype"),),
+    results=(FromAttribute("dtype", dtypes.FLOATING),),
     tolerance=Exact(),
     samples=_distribution_samples,
     profiles=("random",),
@@ -113,9 +120,9 @@ def _two_words(key: Operand, stream: int, shape: Shape) -> tuple[Operand, Operan
 
 
 @composite(
-    shape=_distribution_shape,
+    shape=_distribution_shape("random_normal"),
     operands=(_KEY,),
-    results=(FromAttribute("dtype"),),
+    results=(FromAttribute("dtype", dtypes.FLOATING),),
     tolerance=Relative(64),
     samples=_distribution_samples,
     profiles=("random",),
@@ -138,5 +145,3 @@ def random_normal(key: Operand, *, stream: int, shape: Shape, dtype: torch.dtype
     v = _scaled_bits(second, 24, 2.0**-24, wide)
     radius = sqrt(mul(neg(log(u)), constant(2.0)))
     return convert(mul(radius, cos(mul(v, constant(2.0 * math.pi)))), dtype=dtype)
-
-

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from backend_sdk import dtypes
 from backend_sdk.prims.define import FLOATING_OR_COMPLEX, Operand, prim
 from backend_sdk.prims.samples import tensor
 from backend_sdk.spec import Accumulated, Call, DtypeVar, Exact, Relative, Sample, Shape, TensorType, refuse
+from backend_sdk.spec.prim import ShapeRule
 
 _NUMBER = DtypeVar("T", dtypes.NUMERIC)
 _ORDERED = DtypeVar("T", dtypes.REAL | dtypes.BOOLEAN)
@@ -36,18 +38,41 @@ def _reduced(op: str, x: TensorType, axes: tuple[int, ...]) -> Shape:
     return tuple(size for dim, size in enumerate(x.shape) if dim not in axes)
 
 
-def _reduce_shape(x: TensorType, *, axes: tuple[int, ...]) -> Shape:
-    return _reduced("reduction", x, axes)
+def _reduce_shape(op: str) -> ShapeRule:
+    def shape(x: TensorType, *, axes: tuple[int, ...]) -> Shape:
+        return _reduced(op, x, axes)
+
+    return shape
 
 
-def _arg_shape(x: TensorType, *, axis: int) -> Shape:
-    return _reduced("arg reduction", x, (axis,))
+def _choice_shape(op: str) -> ShapeRule:
+    """Of nothing there is no largest element."""
+
+    def shape(x: TensorType, *, axes: tuple[int, ...]) -> Shape:
+        result = _reduced(op, x, axes)
+        if 0 in [x.shape[axis] for axis in axes]:
+            raise refuse(op, f"the size of axes {axes} is 0", x)
+        return result
+
+    return shape
 
 
-def _scan_shape(x: TensorType, *, axis: int) -> Shape:
-    if not 0 <= axis < x.rank:
-        raise refuse("scan", f"axis {axis} is not a dim of the operand", x)
-    return x.shape
+def _arg_shape(op: str) -> ShapeRule:
+    choose = _choice_shape(op)
+
+    def shape(x: TensorType, *, axis: int) -> Any:
+        return choose(x, axes=(axis,))
+
+    return shape
+
+
+def _scan_shape(op: str) -> ShapeRule:
+    def shape(x: TensorType, *, axis: int) -> Shape:
+        if not 0 <= axis < x.rank:
+            raise refuse(op, f"axis {axis} is not a dim of the operand", x)
+        return x.shape
+
+    return shape
 
 
 def _no_axes(x: TensorType, *, axes: tuple[int, ...]) -> bool:
@@ -64,7 +89,7 @@ def _terms_of_scan(call: Call) -> int:
 
 
 @prim(
-    shape=_reduce_shape,
+    shape=_reduce_shape("reduce_sum"),
     operands=(_NUMBER,),
     results=(_NUMBER,),
     tolerance=Accumulated(_terms_of_reduction),
@@ -77,7 +102,7 @@ def reduce_sum(x: Operand, *, axes: tuple[int, ...]) -> Operand:
 
 
 @prim(
-    shape=_reduce_shape,
+    shape=_reduce_shape("reduce_prod"),
     operands=(_NUMBER,),
     results=(_NUMBER,),
     tolerance=Relative(64),
@@ -92,7 +117,7 @@ def reduce_prod(x: Operand, *, axes: tuple[int, ...]) -> Operand:
 
 
 @prim(
-    shape=_reduce_shape,
+    shape=_choice_shape("reduce_max"),
     operands=(_ORDERED,),
     results=(_ORDERED,),
     tolerance=_EXACT,
@@ -105,7 +130,7 @@ def reduce_max(x: Operand, *, axes: tuple[int, ...]) -> Operand:
 
 
 @prim(
-    shape=_reduce_shape,
+    shape=_choice_shape("reduce_min"),
     operands=(_ORDERED,),
     results=(_ORDERED,),
     tolerance=_EXACT,
@@ -118,7 +143,7 @@ def reduce_min(x: Operand, *, axes: tuple[int, ...]) -> Operand:
 
 
 @prim(
-    shape=_arg_shape,
+    shape=_arg_shape("argmax"),
     operands=(DtypeVar("T", dtypes.REAL),),
     results=(torch.int64,),
     tolerance=_EXACT,
@@ -131,7 +156,7 @@ def argmax(x: Operand, *, axis: int) -> Operand:
 
 
 @prim(
-    shape=_arg_shape,
+    shape=_arg_shape("argmin"),
     operands=(DtypeVar("T", dtypes.REAL),),
     results=(torch.int64,),
     tolerance=_EXACT,
@@ -144,7 +169,7 @@ def argmin(x: Operand, *, axis: int) -> Operand:
 
 
 @prim(
-    shape=_scan_shape,
+    shape=_scan_shape("cumsum"),
     operands=(_NUMBER,),
     results=(_NUMBER,),
     tolerance=Accumulated(_terms_of_scan),
@@ -156,7 +181,7 @@ def cumsum(x: Operand, *, axis: int) -> Operand:
 
 
 @prim(
-    shape=_scan_shape,
+    shape=_scan_shape("cumprod"),
     operands=(DtypeVar("T", FLOATING_OR_COMPLEX | dtypes.INTEGRAL),),
     results=(DtypeVar("T", FLOATING_OR_COMPLEX | dtypes.INTEGRAL),),
     tolerance=Relative(64),
@@ -174,7 +199,7 @@ def _sort_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
 
 
 def _sort_shape(x: TensorType, *, axis: int, descending: bool) -> list[Shape]:
-    return [_scan_shape(x, axis=axis)] * 2
+    return [_scan_shape("sort")(x, axis=axis)] * 2
 
 
 @prim(

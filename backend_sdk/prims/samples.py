@@ -55,8 +55,7 @@ def elementwise_samples(
         for shape in ELEMENTWISE_SHAPES:
             yield Sample(
                 tuple(
-                    tensor(shape, own or dtype, generator, *domain)
-                    for own, domain in zip(fixed, domains, strict=True)
+                    tensor(shape, own or dtype, generator, *domain) for own, domain in zip(fixed, domains, strict=True)
                 )
             )
 
@@ -69,9 +68,7 @@ def special_values(dtype: torch.dtype) -> list[Any]:
         return [False, True]
     if dtype in dtypes.INTEGRAL:
         limits = torch.iinfo(dtype)
-        return sorted(
-            {limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max} | ({-1} if limits.min else set())
-        )
+        return sorted({limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max} | ({-1} if limits.min else set()))
     info = torch.finfo(dtype.to_real() if dtype in dtypes.COMPLEX else dtype)
     finite = [0.0, 1.0, 0.5, info.tiny, info.smallest_normal / 4, info.eps, info.max]
     real = [*finite, *(-value for value in finite), math.inf, -math.inf, math.nan]

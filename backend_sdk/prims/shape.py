@@ -8,6 +8,7 @@ Does not: index with tensors (`indexing.py`).
 from __future__ import annotations
 
 import builtins
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -15,7 +16,7 @@ import torch
 from backend_sdk import dtypes
 from backend_sdk.prims.define import Operand, prim
 from backend_sdk.prims.samples import tensor
-from backend_sdk.spec import DtypeVar, Exact, FromAttribute, Sample, Scalar, Shape, SymExpr, TensorType, refuse
+from backend_sdk.spec import DtypeVar, Exact, FromAttribute, Sample, Scalar, Shape, SymExpr, TensorType, differ, refuse
 from backend_sdk.spec.symbolic import Dim, element_count
 
 _T = DtypeVar("T", dtypes.ANY)
@@ -28,6 +29,8 @@ def _full_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
 
 
 def _full_shape(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Shape:
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise refuse("full", f"no tensor has the shape {shape}")
     return shape
 
 
@@ -50,20 +53,22 @@ def _iota_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
 
 
 def _iota_shape(*, length: Dim, dtype: torch.dtype) -> Shape:
+    if isinstance(length, int) and length < 0:
+        raise refuse("iota", f"no tensor has the length {length}")
     return (length,)
 
 
 @prim(
     shape=_iota_shape,
     operands=(),
-    results=(FromAttribute("dtype"),),
+    results=(FromAttribute("dtype", dtypes.REAL),),
     tolerance=_EXACT,
     samples=_iota_samples,
     differentiable=False,
 )
 def iota(*, length: Dim, dtype: torch.dtype) -> Operand:
     """0, 1, 2, ... ``length - 1`` in one dimension."""
-    return torch.arange(length, dtype=dtype)  # type: ignore[call-overload]
+    return torch.arange(length, dtype=dtype)  # type: ignore[arg-type]
 
 
 def _reshape_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
@@ -127,11 +132,11 @@ def _broadcast_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterat
 
 
 def _broadcast_shape(x: TensorType, *, shape: Shape, dims: tuple[int, ...]) -> Shape:
-    increasing = all(a < b for a, b in zip(dims, dims[1:], strict=False))
+    increasing = all(a < b for a, b in itertools.pairwise(dims))
     if len(dims) != x.rank or not increasing or (dims and dims[-1] >= len(shape)):
         raise refuse("broadcast", f"dims {dims} do not map its dims into {shape} in order", x)
     for size, dim in zip(x.shape, dims, strict=True):
-        if size != 1 and size != shape[dim]:
+        if size != 1 and differ((size,), (shape[dim],)):
             raise refuse("broadcast", f"size {size} does not stretch to {shape[dim]} at dim {dim} of {shape}", x)
     return shape
 
@@ -160,11 +165,13 @@ def _slice_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[S
     yield Sample((x,), {"starts": (0, 3), "limits": (5, 3), "strides": (2, 1)})
 
 
-def _slice_shape(
-    x: TensorType, *, starts: Shape, limits: Shape, strides: tuple[int, ...]
-) -> Shape:
+def _slice_shape(x: TensorType, *, starts: Shape, limits: Shape, strides: tuple[int, ...]) -> Shape:
     if not len(starts) == len(limits) == len(strides) == x.rank:
         raise refuse("slice", "starts, limits and strides need one entry per dim", x)
+    for bounds in zip((0,) * x.rank, starts, limits, x.shape, strict=True):
+        known = [bound for bound in bounds if isinstance(bound, int)]
+        if known != sorted(known):
+            raise refuse("slice", f"starts {starts} and limits {limits} are not in order within its dims", x)
     return tuple(
         (limit - start + stride - 1) // stride if stride != 1 else limit - start
         for start, limit, stride in zip(starts, limits, strides, strict=True)
@@ -237,7 +244,7 @@ def _concat_shape(*parts: TensorType, axis: int) -> Shape:
     for part in parts:
         if part.rank != first.rank or not 0 <= axis < first.rank:
             raise refuse("concat", f"operands must have one rank with a dim {axis}", *parts)
-        if any(a != b for d, (a, b) in enumerate(zip(part.shape, first.shape, strict=True)) if d != axis):
+        if any(differ((a,), (b,)) for d, (a, b) in enumerate(zip(part.shape, first.shape, strict=True)) if d != axis):
             raise refuse("concat", f"operands must agree in every dim but {axis}", *parts)
         total = total + part.shape[axis]
     return (*first.shape[:axis], total, *first.shape[axis + 1 :])

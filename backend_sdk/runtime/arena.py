@@ -66,8 +66,7 @@ class Arena:
         self.start = self.memory.data_ptr()
         self.end = self.start + size
         self.buffers = tuple(
-            self._buffer(shape, dtype, offset)
-            for shape, dtype, offset in zip(shapes, dtypes, offsets, strict=True)
+            self._buffer(shape, dtype, offset) for shape, dtype, offset in zip(shapes, dtypes, offsets, strict=True)
         )
 
     def _buffer(self, shape: tuple[int, ...], dtype: torch.dtype, offset: int) -> torch.Tensor:

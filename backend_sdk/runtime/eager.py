@@ -25,9 +25,7 @@ class EagerCall:
     it, ``layouts``, in the order of the call's tensors; None for a prim, whose reference takes any.
     """
 
-    def __init__(
-        self, target: Any, args: Any, kwargs: Any, layouts: Layouts | None, backend: str, origin: Any
-    ) -> None:
+    def __init__(self, target: Any, args: Any, kwargs: Any, layouts: Layouts | None, backend: str, origin: Any) -> None:
         self.target = target
         self.leaves: list[fx.Node | SymExpr] = []
         self.layout_numbers: list[tuple[SymExpr | int, ...] | None] = []

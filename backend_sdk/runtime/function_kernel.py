@@ -5,6 +5,7 @@ Does not: choose the functions (the backend does).
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -116,9 +117,7 @@ def _run_checked(
             values[node] = functions[node](*arguments, **attributes)
         except Exception as error:
             raise raised(node, backend, error) from error
-        check_results(
-            values[node], node.meta["type"], symbols, lambda node=node: (_subject(node, backend), _location(node))
-        )
+        check_results(values[node], node.meta["type"], symbols, functools.partial(_who, node, backend))
     raise AssertionError("a region's graph ends in an output node")
 
 
@@ -132,10 +131,12 @@ def raised(node: fx.Node, backend: str, error: Exception) -> KernelError:
 
 
 def _subject(node: fx.Node, backend: str) -> str:
-    operands = ", ".join(
-        str(value.meta["type"]) if isinstance(value, fx.Node) else repr(value) for value in node.args
-    )
+    operands = ", ".join(str(value.meta["type"]) if isinstance(value, fx.Node) else repr(value) for value in node.args)
     return f"backend {backend!r}: the kernel for {op_name(node.target)}({operands})"
+
+
+def _who(node: fx.Node, backend: str) -> tuple[str, str | None]:
+    return _subject(node, backend), _location(node)
 
 
 def region_ops(region: Region) -> list[str]:

@@ -41,12 +41,12 @@ class KernelAction:
 
 @dataclass(frozen=True)
 class EagerAction:
-    """Run one call in eager. ``picks`` names the used results of a call with several: (name, index, type)."""
+    """Run one call in eager. ``picks`` names the used results of a call with several: (name, tuple, index, type)."""
 
     call: EagerCall
     result: str
     type: Any
-    picks: tuple[tuple[str, int, TensorType], ...]
+    picks: tuple[tuple[str, str, int, Any], ...]
     has_effect: bool
 
 

@@ -164,9 +164,7 @@ class _Program:
             self._emit(f"{_local(self._plan.key)} = {self._writer.bind(draw_key, 'draw_key')}()")
         if self._watches:
             tensors = [name for name, type in inputs if isinstance(type, TensorType)]
-            tensors += [
-                _local(name) for name, value in self._plan.constants.items() if isinstance(value, torch.Tensor)
-            ]
+            tensors += [_local(name) for name, value in self._plan.constants.items() if isinstance(value, torch.Tensor)]
             self._emit(f"taken = {self._writer.bind(_storages, 'storages')}(({''.join(t + ', ' for t in tensors)}))")
 
     def _allocate(self) -> None:
@@ -216,7 +214,7 @@ class _Program:
         names: set[str] = set()
         for action in self._plan.actions:
             if isinstance(action, EagerAction):
-                names |= {action.result, *(name for name, _, _ in action.picks)}
+                names |= {action.result, *(pick[0] for pick in action.picks)}
             elif action.kernel.allocates_outputs:
                 names |= set(action.outputs)
         return frozenset(names)
@@ -227,11 +225,11 @@ class _Program:
             (leaf.source if isinstance(leaf, SymExpr) else _local(leaf.name)) + ", " for leaf in call.leaves
         )
         layouts = self._writer.literal(tuple(call.layout_numbers))
-        result = action.type.source if _is_symbol(action.type) else _local(action.result)
-        self._emit(f"{result} = {self._writer.bind(call, 'eager')}(({leaves}), {layouts})")
+        called = f"{self._writer.bind(call, 'eager')}(({leaves}), {layouts})"
+        self._emit(f"{_local(action.result)} = {called}")
         self._bind_new_symbols(action.result, action.type)
-        for name, index, type in action.picks:
-            self._emit(f"{_local(name)} = {_local(action.result)}[{index}]")
+        for name, several, index, type in action.picks:
+            self._emit(f"{_local(name)} = {_local(several)}[{index}]")
             self._bind_new_symbols(name, type)
 
     def _bind_new_symbols(self, name: str, type: Any) -> None:
@@ -257,11 +255,11 @@ class _Program:
             return local
         strides = self._writer.literal(output.strides)
         buffer = self._own_buffers.get(output.name)
-        if buffer is not None and not output.copy:
-            if output.strides is None or output.strides == contiguous_strides(buffer.type.shape):
-                if self._watches:
-                    self._emit(f"taken.add({local}.untyped_storage().data_ptr())")
-                return local
+        dense = buffer is not None and output.strides in (None, contiguous_strides(buffer.type.shape))
+        if dense and not output.copy:
+            if self._watches:
+                self._emit(f"taken.add({local}.untyped_storage().data_ptr())")
+            return local
         result = f"r_{index}"
         if output.copy or buffer is not None:
             self._emit(f"{result} = {self._writer.bind(_copy, 'copy')}({local}, {strides})")
@@ -320,10 +318,6 @@ class _Program:
 
 def _local(name: str) -> str:
     return f"v_{name}"
-
-
-def _is_symbol(type: Any) -> bool:
-    return isinstance(type, SymExpr) and type.is_symbol
 
 
 def _storages(tensors: tuple[torch.Tensor | None, ...]) -> set[int]:

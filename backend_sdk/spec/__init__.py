@@ -5,7 +5,7 @@ Does not: define any op (`backend_sdk.prims` does).
 
 from backend_sdk.spec.dtype_rule import DtypeRule, DtypeVar, FromAttribute, RealOf
 from backend_sdk.spec.prim import Composite, Prim, Registry, Sample, building, refuse, same_shape
-from backend_sdk.spec.symbolic import Dim, Scalar, Shape, SymExpr
+from backend_sdk.spec.symbolic import Dim, Scalar, Shape, SymExpr, differ
 from backend_sdk.spec.tolerance import Accumulated, Call, Exact, Relative, Tolerance, Ulp
 from backend_sdk.spec.types import BoundaryType, TensorType
 
@@ -31,6 +31,7 @@ __all__ = [
     "Tolerance",
     "Ulp",
     "building",
+    "differ",
     "refuse",
     "same_shape",
 ]

@@ -25,9 +25,10 @@ class DtypeVar:
 
 @dataclass(frozen=True)
 class FromAttribute:
-    """The result dtype is the value of this attribute."""
+    """The result dtype is the value of this attribute, taken from ``domain``."""
 
     attribute: str
+    domain: frozenset[torch.dtype] = dtypes.ANY
 
     def __str__(self) -> str:
         return self.attribute
@@ -71,15 +72,19 @@ class DtypeRule:
                     raise self._refusal(op, operands, position)
             elif operand.dtype != slot:
                 raise self._refusal(op, operands, position)
-        return tuple(self._result(result, bound, attributes) for result in self.results)
+        return tuple(self._result(op, result, bound, attributes) for result in self.results)
 
     def _result(
-        self, result: Result, bound: dict[str, torch.dtype], attributes: dict[str, Any]
+        self, op: str, result: Result, bound: dict[str, torch.dtype], attributes: dict[str, Any]
     ) -> torch.dtype:
         if isinstance(result, DtypeVar):
             return bound[result.name]
         if isinstance(result, FromAttribute):
             dtype: torch.dtype = attributes[result.attribute]
+            if dtype not in result.domain:
+                raise DialectError(
+                    f"{op}: attribute {result.attribute}={dtype} is not a dtype of {describe(result.domain)}"
+                )
             return dtype
         if isinstance(result, RealOf):
             return bound[result.variable.name].to_real()
@@ -102,9 +107,7 @@ class DtypeRule:
             return dtypes.name(slot) if isinstance(slot, torch.dtype) else str(slot)
 
         operands = ", ".join(map(show, self.operands)) + (", ..." if self.variadic else "")
-        variables = {
-            slot.name: slot.domain for slot in self.operands if isinstance(slot, DtypeVar) and slot.domain
-        }
+        variables = {slot.name: slot.domain for slot in self.operands if isinstance(slot, DtypeVar) and slot.domain}
         where = "; ".join(f"{name} in {describe(domain)}" for name, domain in variables.items())
         return f"({operands}) -> {', '.join(map(show, self.results))}" + (f" where {where}" if where else "")
 

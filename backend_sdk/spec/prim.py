@@ -19,7 +19,7 @@ import torch
 
 from backend_sdk.errors import DialectError, RegistryError, nearest
 from backend_sdk.spec.dtype_rule import DtypeRule
-from backend_sdk.spec.symbolic import Shape
+from backend_sdk.spec.symbolic import Shape, differ
 from backend_sdk.spec.tolerance import Tolerance
 from backend_sdk.spec.types import TensorType
 
@@ -119,10 +119,10 @@ class Prim:
             return builder.emit(self, operands, attributes)
         return self.reference(*operands, **attributes)
 
-    def infer(
-        self, operands: tuple[TensorType | None, ...], attributes: dict[str, Any]
-    ) -> tuple[TensorType, ...]:
+    def infer(self, operands: tuple[TensorType | None, ...], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
         """Types of the results. Raises `DialectError` for operands or attributes outside the op's domain."""
+        if self.is_variadic and not operands:
+            raise DialectError(f"{self.name} takes at least one operand, got none")
         if len(operands) != len(self.operand_names) and not self.is_variadic:
             raise DialectError(f"{self.name} takes {len(self.operand_names)} operands, got {len(operands)}")
         if attributes.keys() != set(self.attribute_names):
@@ -216,6 +216,6 @@ def same_shape(op: str, *operands: TensorType | None) -> Shape:
     """Shape rule of elementwise ops: all operands have one shape."""
     first = next(operand for operand in operands if operand is not None)
     for operand in operands:
-        if operand is not None and operand.shape != first.shape:
+        if operand is not None and differ(operand.shape, first.shape):
             raise refuse(op, "operands must have one shape; broadcast first", *operands)
     return first.shape

@@ -132,6 +132,22 @@ def is_symbolic(shape: Shape) -> bool:
     return any(isinstance(dim, SymExpr) for dim in shape)
 
 
+def differ(left: Shape, right: Shape) -> bool:
+    """Whether two shapes are known to be different.
+
+    Equal sizes may have different expressions: torch guards that ``s0 * s1 == s2 * s3`` and keeps both. So a rule
+    refuses only what cannot be equal, another rank, other numbers, or expressions a constant apart.
+    """
+    return len(left) != len(right) or any(_apart(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _apart(left: Dim, right: Dim) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left != right
+    distance = _expr(left) - _expr(right)
+    return bool(distance.is_number) and bool(distance != 0)
+
+
 def element_count(shape: Shape) -> Dim:
     """Product of the dimensions (1 for a scalar)."""
     count: Dim = 1

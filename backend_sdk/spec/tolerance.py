@@ -45,9 +45,7 @@ class Exact:
     """Bit-equal values (NaN equals NaN, -0 equals +0)."""
 
     def share(self, actual: torch.Tensor, reference: torch.Tensor, call: Call) -> float:
-        same = torch.equal(
-            torch.nan_to_num(actual.to(reference.dtype), nan=0.0), torch.nan_to_num(reference, nan=0.0)
-        )
+        same = torch.equal(torch.nan_to_num(actual.to(reference.dtype), nan=0.0), torch.nan_to_num(reference, nan=0.0))
         return 0.0 if same and torch.equal(actual.isnan(), reference.isnan()) else math.inf
 
     def describe(self) -> str:
@@ -136,23 +134,27 @@ class Accumulated:
 
 @dataclass(frozen=True)
 class Relative:
-    """An error of at most ``bound`` units of the dtype's epsilon, relative to the largest reference magnitude.
+    """An error of at most ``bound`` units of the dtype's epsilon (``half`` for 16-bit dtypes), relative to the
+    largest reference magnitude.
 
-    For composites, whose body passes through several roundings and sums.
+    For composites, whose body passes through several roundings and sums; those of 16-bit floats compute in float32,
+    so that few of the roundings are to 16 bits.
     """
 
     bound: float
+    half: float = 4.0
 
     def share(self, actual: torch.Tensor, reference: torch.Tensor, call: Call) -> float:
         if not actual.dtype.is_floating_point and not actual.dtype.is_complex:
             return Exact().share(actual, reference, call)
         finite = reference[reference.isfinite()].abs()
         scale = max(float(finite.max()) if finite.numel() else 0.0, torch.finfo(actual.dtype).tiny)
-        allowed = torch.full_like(reference.abs(), self.bound * torch.finfo(actual.dtype).eps * scale)
+        bound = self.half if actual.dtype.itemsize == 2 else self.bound
+        allowed = torch.full_like(reference.abs(), bound * torch.finfo(actual.dtype).eps * scale)
         return _largest_share(actual, reference, allowed)
 
     def describe(self) -> str:
-        return f"{self.bound:g} epsilons of the largest magnitude"
+        return f"{self.bound:g} epsilons of the largest magnitude ({self.half:g} for 16-bit floats)"
 
 
 def unit_in_last_place(reference: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -28,9 +28,9 @@ def compile_ahead_of_time(
     Input mutations, outputs that alias inputs and saved tensors are handled around the compiled graphs. The
     backward graph is compiled when it first runs.
     """
-    from functorch.compile import min_cut_rematerialization_partition
-    from torch._dynamo import disable
+    from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-untyped]
     from torch._functorch.aot_autograd import aot_module_simplified
+    from torch.compiler import disable
 
     def boxed(compiler: GraphCompiler, *, is_forward: bool) -> Callable[..., Any]:
         def compile_graph(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
@@ -51,7 +51,7 @@ def compile_ahead_of_time(
         return compile_backward
 
     # Dynamo itself keeps its hands off what a backend returns, so no `disable` here: it costs 3 us a call.
-    return aot_module_simplified(  # type: ignore[no-any-return]
+    return aot_module_simplified(
         module,
         inputs,
         fw_compiler=boxed(forward, is_forward=True),

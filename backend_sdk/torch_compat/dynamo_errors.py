@@ -16,7 +16,7 @@ def through_dynamo(error: Exception) -> Exception:
 
     if isinstance(error, ShortenTraceback):
         return error
-    carrier = _carrier(type(error))
+    carrier = _carrier(type(error))  # type: ignore[arg-type]
     passing = carrier.__new__(carrier)
     passing.args = error.args
     passing.__dict__.update(error.__dict__)

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+
 _PLACE = "Graph break in user code at "
 _REASON = "Graph Break Reason: "
 
@@ -62,6 +64,4 @@ def recorded_graph_breaks() -> Iterator[list[GraphBreak]]:
 
 def forget_compiled_code() -> None:
     """Make Dynamo capture anew what it has compiled before."""
-    from torch._dynamo import reset
-
-    reset()
+    torch.compiler.reset()

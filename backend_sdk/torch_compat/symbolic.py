@@ -14,7 +14,32 @@ import torch
 def expression(number: Any) -> Any:
     """The simplified sympy expression of a ``torch.SymInt``, ``SymFloat`` or ``SymBool``."""
     node = number.node
-    return node.shape_env.simplify(node.expr) if node.shape_env is not None else node.expr
+    if node.shape_env is None:
+        return node.expr
+    return _without_exact_division(node.shape_env.simplify(node.expr), node.shape_env)
+
+
+def _without_exact_division(expr: Any, shape_env: Any) -> Any:
+    """``2*(s0//2)`` as ``s0`` where torch knows that s0 is even, so that equal sizes compare equal."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    from torch.utils._sympy.functions import FloorDiv
+
+    exact = {}
+    for division in expr.atoms(FloorDiv):
+        numerator, denominator = division.args
+        if denominator.is_Integer:
+            dividend = shape_env.create_symintnode(numerator, hint=None)
+            if statically_known_true(dividend % int(denominator) == 0):
+                exact[division] = numerator / denominator
+    simpler = expr.xreplace(exact).expand() if exact else expr
+    # A quotient that does not cancel stays a floor division, which is integer arithmetic in Python.
+    return expr if any(not number.is_Integer for number in simpler.atoms() if number.is_Number) else simpler
+
+
+def indicated_symbol(expr: Any) -> str | None:
+    """The symbol s when ``expr`` is ``Eq(s, 1)``, which is how torch writes a bool that only data decides."""
+    is_indicator = expr.is_Relational and expr.rel_op == "==" and expr.lhs.is_Symbol and expr.rhs == 1
+    return str(expr.lhs) if is_indicator else None
 
 
 def python_source(expr: Any) -> str:

@@ -64,7 +64,7 @@ def test_spec_of_one_op_shows_all_there_is_to_know(run):
         "-> (Tensor, Tensor, Tensor)",
         "composite",
         "T in floating",
-        "64 epsilons",
+        CONTRACT["layer_norm"].tolerance.describe(),
         "base",
         "arXiv:1607.06450",
         "special values, float32",

@@ -210,7 +210,10 @@ def _compare(expected: str, actual: str) -> None:
 
 def main() -> int:
     """Run the page named on the command line; exit code 1 with the reason when a block does not hold."""
-    path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    path, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    # As a reader would: in the folder where the page's files are.
+    os.chdir(folder)
+    sys.path[0] = str(folder)
     try:
         Page(path, folder).run()
     except Wrong as wrong:

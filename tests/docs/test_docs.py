@@ -67,14 +67,19 @@ def test_the_readme_counts_the_ops_of_the_contract():
     assert f"{total} ops, {total - composites} prims and {composites} composites" in " ".join(text.split())
 
 
+def test_the_commands_of_the_readme_are_those_of_dev_py():
+    usage = subprocess.run([sys.executable, str(ROOT / "dev.py"), "--help"], capture_output=True, text=True, check=True)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = r"^ *python3 dev\.py (\w+)"
+    assert set(re.findall(command, readme, re.MULTILINE)) == set(re.findall(command, usage.stdout, re.MULTILINE))
+
+
 def test_every_option_is_documented_with_its_default():
     text = (ROOT / "docs" / "model-users.md").read_text(encoding="utf-8")
     section = text.partition("## Options")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| .* \| `(\S+)` \|", section, flags=re.MULTILINE))
     defaults = {field.name: field.default for field in dataclasses.fields(Options)}
-    assert rows == {
-        name: repr(value).replace("'", '"') for name, value in defaults.items()
-    }
+    assert rows == {name: repr(value).replace("'", '"') for name, value in defaults.items()}
 
 
 def test_every_error_is_documented():
@@ -84,7 +89,9 @@ def test_every_error_is_documented():
     defined = {
         name
         for name, value in vars(errors).items()
-        if inspect.isclass(value) and issubclass(value, (errors.SdkError, Warning)) and value.__module__ == errors.__name__
+        if inspect.isclass(value)
+        and issubclass(value, (errors.SdkError, Warning))
+        and value.__module__ == errors.__name__
     }
     assert rows == defined
 
@@ -99,7 +106,9 @@ def test_every_pass_is_on_the_architecture_page():
     assert not missing
 
 
-@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))], ids=lambda page: page.name
+)
 def test_links_and_named_files_exist(page):
     text = page.read_text(encoding="utf-8")
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]

@@ -61,7 +61,9 @@ def test_error_policy_reaches_the_user_from_the_backward_graph(make_backend):
     # The gradient of tanh multiplies; its forward does not.
     backend = make_backend("acme", without=("mul",))
     x = torch.ones(3, 4, requires_grad=True)
-    with pytest.raises(errors.UnsupportedOpError, match=r"cannot run mul\(float32\[3, 4\], float32\[3, 4\]\)") as caught:
+    with pytest.raises(
+        errors.UnsupportedOpError, match=r"cannot run mul\(float32\[3, 4\], float32\[3, 4\]\)"
+    ) as caught:
         torch.compile(lambda x: torch.tanh(x), backend=backend, options={"fallback": "error"})(x).sum().backward()
     assert HERE in str(caught.value)
     works(backend)
@@ -70,7 +72,9 @@ def test_error_policy_reaches_the_user_from_the_backward_graph(make_backend):
 def test_all_refused_ops_of_a_graph_are_named(make_backend):
     backend = make_backend("acme", without=("exp", "sin", "cos"))
     with pytest.raises(errors.UnsupportedOpError, match="also refused in this graph: cos, sin"):
-        torch.compile(lambda x: x.exp() + x.sin() * x.cos(), backend=backend, options={"fallback": "error"})(torch.ones(2))
+        torch.compile(lambda x: x.exp() + x.sin() * x.cos(), backend=backend, options={"fallback": "error"})(
+            torch.ones(2)
+        )
 
 
 def test_allow_runs_in_eager_with_one_log_line_and_a_count(make_backend, caplog, collected):
@@ -315,8 +319,6 @@ def test_failure_does_not_leak_into_other_calls_of_the_same_function(make_backen
 # ---- lower() and supports() that misbehave
 
 
-
-
 def reference_with(name, **methods):
     from backend_sdk.backends.reference import ReferenceBackend
 
@@ -360,7 +362,9 @@ def test_lower_that_raises(register):
 @pytest.mark.parametrize("returned", [None, lambda inputs: inputs, 3])
 def test_lower_that_returns_something_else(register, returned):
     backend = register(reference_with("acme", lower=lambda self, region: returned))
-    with pytest.raises(errors.LoweringError, match=r"lower\(\) of region_0 \(3 ops: exp, full, add\) returned") as caught:
+    with pytest.raises(
+        errors.LoweringError, match=r"lower\(\) of region_0 \(3 ops: exp, full, add\) returned"
+    ) as caught:
         torch.compile(model, backend=backend)(torch.ones(3, 4))
     assert "return backend_sdk.Kernel(run)" in str(caught.value)
     assert line_of(model) in str(caught.value)

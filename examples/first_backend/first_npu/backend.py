@@ -24,7 +24,7 @@ class FirstNpu(Backend):
             op="pow",
             reason="negative bases give NaN before firmware 2.1",
             url="https://example.com/first-npu/errata#7",
-            expires=datetime.date(2027, 12, 31),
+            expires=datetime.date(2030, 12, 31),
         ),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from backend_sdk import YES, Backend, Capability, Kernel, Node, Region, Support, no, prims
+from backend_sdk import Backend, Capability, Kernel, Node, Region, Support, no, prims
 
 
 def _linear(x, weight, bias, *, out):

@@ -1,0 +1,184 @@
+"""Every private name of torch that Backend SDK uses: where, why, and what a user loses without it.
+
+A name is dotted as the code spells it. ``module:attribute`` is an attribute of objects whose type the code does not
+spell out (``op._schema``), with the torch module that defines or reads it. ``tests/test_private_names.py`` holds this
+list to the code and to the installed torch, in both directions.
+
+Does not: import torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PrivateName:
+    """One private name. ``where`` is the module that uses it, ``breaks`` what stops working without it."""
+
+    name: str
+    where: str
+    why: str
+    breaks: str
+
+
+_HERE = "backend_sdk.torch_compat"
+
+PRIVATE_NAMES: tuple[PrivateName, ...] = (
+    PrivateName(
+        "functorch.compile.min_cut_rematerialization_partition",
+        f"{_HERE}.aot",
+        "the cut between forward and backward graph that saves the least memory",
+        "training: no backward graphs",
+    ),
+    PrivateName(
+        "torch._dynamo.backends.common:_is_wrapped_bw_compiler",
+        f"{_HERE}.aot",
+        "marks a backward compiler that keeps Dynamo out by itself",
+        "training: Dynamo traces into the compilation of a backward graph",
+    ),
+    PrivateName(
+        "torch._functorch._aot_autograd.utils:_boxed_call",
+        f"{_HERE}.aot",
+        "marks a callable that takes its inputs as a list, which it empties",
+        "memory: inputs of a graph live until it returns",
+    ),
+    PrivateName(
+        "torch._functorch.aot_autograd.aot_module_simplified",
+        f"{_HERE}.aot",
+        "functionalization and ahead-of-time autograd of a Dynamo graph; there is no public entry",
+        "every compilation",
+    ),
+    PrivateName(
+        "torch._guards.TracingContext.try_get",
+        f"{_HERE}.aot",
+        "tells how many results of a forward graph reach the user, and which are saved for backward",
+        "training: saved tensors get copies that nobody needs",
+    ),
+    PrivateName(
+        "torch._C._dispatch_has_kernel_for_dispatch_key",
+        f"{_HERE}.decompositions",
+        "tells whether an op is made of other ops (CompositeImplicit)",
+        "ops that only such a kernel reduces to the contract run in eager",
+    ),
+    PrivateName(
+        "torch._decomp.core_aten_decompositions",
+        f"{_HERE}.decompositions",
+        "torch's own decompositions to Core ATen",
+        "ops without a rule of ours run in eager",
+    ),
+    PrivateName(
+        "torch._decomp.decomposition_table",
+        f"{_HERE}.decompositions",
+        "torch's other decompositions, which the core table leaves out",
+        "ops without a rule of ours run in eager",
+    ),
+    PrivateName(
+        "torch._ops.OpOverload",
+        f"{_HERE}.decompositions",
+        "its decompose() runs a CompositeImplicit kernel",
+        "ops that only such a kernel reduces to the contract run in eager",
+    ),
+    PrivateName(
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+        f"{_HERE}.decompositions",
+        "decompositions are traced on tensors without data",
+        "ops without a rule of ours run in eager",
+    ),
+    PrivateName(
+        "torch.utils._pytree.tree_flatten",
+        f"{_HERE}.decompositions",
+        "finds the tensors among the nested arguments of an op",
+        "ops without a rule of ours run in eager",
+    ),
+    PrivateName(
+        "torch.utils._pytree.tree_unflatten",
+        f"{_HERE}.decompositions",
+        "puts traced tensors back among the nested arguments of an op",
+        "ops without a rule of ours run in eager",
+    ),
+    PrivateName(
+        "torch._dynamo.exc.ShortenTraceback",
+        f"{_HERE}.dynamo_errors",
+        "Dynamo passes its subclasses on as they are, and wraps any other exception",
+        "users cannot catch our exception types, all come as BackendCompilerFailed",
+    ),
+    PrivateName(
+        "torch._dynamo.backends.registry",
+        f"{_HERE}.dynamo_registry",
+        "torch's table of backend names, which is read from entry points once",
+        "backends registered by a call are unknown to torch.compile",
+    ),
+    PrivateName(
+        "torch._dynamo.backends.registry:_BACKENDS",
+        f"{_HERE}.dynamo_registry",
+        "the table of entry points by backend name",
+        "backends registered after the first torch.compile are unknown to it",
+    ),
+    PrivateName(
+        "torch._dynamo.backends.registry:_COMPILER_FNS",
+        f"{_HERE}.dynamo_registry",
+        "the table of loaded backends by name",
+        "a backend that is registered anew, or taken back, goes on as the old one",
+    ),
+    PrivateName(
+        "torch._dynamo.convert_frame",
+        f"{_HERE}.graph_breaks",
+        "holds one of the two logs that say where capturing gave up",
+        "explain() does not list graph breaks",
+    ),
+    PrivateName(
+        "torch._dynamo.symbolic_convert",
+        f"{_HERE}.graph_breaks",
+        "holds the other log that says where capturing gave up",
+        "explain() does not list graph breaks",
+    ),
+    PrivateName(
+        "torch._ops.HigherOrderOperator",
+        f"{_HERE}.ops",
+        "the class of cond, while_loop and their like",
+        "models with them: their effects lose their order",
+    ),
+    PrivateName(
+        "torch._ops.OpOverload",
+        f"{_HERE}.ops",
+        "the class of aten and custom ops, to tell them from Python functions",
+        "every compilation: no op is recognized",
+    ),
+    PrivateName(
+        "torch._ops:_schema",
+        f"{_HERE}.ops",
+        "argument names, defaults and mutation of an op",
+        "claiming aten overloads, and the order of calls with effects",
+    ),
+    PrivateName(
+        "torch.storage:_cdata",
+        f"{_HERE}.storage",
+        "tells whether two fake tensors show one memory",
+        "results that are views of one another come as copies: changing one in place does not change the other",
+    ),
+    PrivateName(
+        "torch.utils._sympy.functions.FloorDiv",
+        f"{_HERE}.symbolic",
+        "torch's own floor division of sizes, so that ours compares equal to it",
+        "dynamic shapes: sizes that are equal are refused as different",
+    ),
+    PrivateName(
+        "torch.utils._sympy.functions.PythonMod",
+        f"{_HERE}.symbolic",
+        "torch's own modulo of sizes, so that ours compares equal to it",
+        "dynamic shapes: sizes that are equal are refused as different",
+    ),
+    PrivateName(
+        "torch.utils._sympy.printers.PythonPrinter",
+        f"{_HERE}.symbolic",
+        "prints an expression over sizes as Python",
+        "dynamic shapes: plans cannot be written down",
+    ),
+    PrivateName(
+        "torch.utils._pytree",
+        f"{_HERE}.trees",
+        "how nested inputs and results are flattened, as Dynamo and torch.export do it",
+        "explain() and exported programs",
+    ),
+)

@@ -1,0 +1,212 @@
+"""One compilation serves all sizes, and sizes that only the data decides run right.
+
+Without this a server compiles anew for each request's length.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+BACKENDS = ("sdk:reference", "sdk:writing", "sdk:gappy")
+
+
+@pytest.fixture(autouse=True)
+def backends(make_backend, make_writing):
+    make_writing()
+    make_backend("gappy", without=("exp", "permute", "mul", "add"))
+
+
+def same(got, expected):
+    got, _ = torch.utils._pytree.tree_flatten(got)
+    expected, _ = torch.utils._pytree.tree_flatten(expected)
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+FUNCTIONS = {
+    "elementwise": lambda x: x.exp() + 1,
+    "reshape": lambda x: x.reshape(x.shape[0] * x.shape[1]),
+    "reshape by product": lambda x: (x + 1).view(-1, 2).sum(0),
+    "split heads": lambda x: x.reshape(x.shape[0], x.shape[1] // 2, 2).transpose(0, 1),
+    "cat": lambda x: torch.cat([x, x[:, :1], x * 2], 1),
+    "slice": lambda x: x[1:, : x.shape[1] // 2] + 1,
+    "slice from the end": lambda x: x[:, -2:].exp(),
+    "arange": lambda x: torch.arange(x.shape[1]) + torch.arange(x.shape[0])[:, None],
+    "arange as mask": lambda x: x.masked_fill(torch.arange(x.shape[1]) > x.shape[1] - 2, 0),
+    "expand": lambda x: x[:, None].expand(x.shape[0], 3, x.shape[1]).exp(),
+    "new sizes": lambda x: torch.ones(x.shape[0] + 1, 2 * x.shape[1] - 1),
+    "size as a number": lambda x: x * x.shape[0] / x.shape[1],
+    "size returned": lambda x: (x.exp(), x.shape[0], x.shape[0] * x.shape[1]),
+    "view of the input": lambda x: (x[1], x.view(-1)),
+    "views of a result": lambda x: (lambda y: (y, y[0], y.t()))(x.exp()),
+    "softmax": lambda x: F.softmax(x, -1),
+    "layer norm": lambda x: F.layer_norm(x, (x.shape[1],)),
+    "matmul": lambda x: x @ x.t(),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True),
+    "pad": lambda x: F.pad(x, (1, 2, 0, x.shape[0])),
+    "triangle": lambda x: (x @ x.t()).tril(),
+    "mean and variance": lambda x: (x.mean(0), x.var(1)),
+    "cumsum": lambda x: x.cumsum(1),
+    "mutation": lambda x: x.add_(1) * 2,
+    "reuse of memory": lambda x: ((x.exp() * 2).exp() * 0.5).exp().sum(),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_compilation_for_all_sizes(name, backend, collected):
+    function = FUNCTIONS[name]
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    for rows, columns in ((3, 4), (5, 8), (4, 6), (7, 10)):
+        x = torch.randn(rows, columns) / 4
+        same(compiled(x.clone()), function(x.clone()))
+    assert len(collected) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dynamic_after_the_second_size(backend, collected):
+    compiled = torch.compile(lambda x: x.exp().sum(0) + x.shape[0], backend=backend)
+    for n in (3, 5, 7, 9, 11):
+        x = torch.randn(n, 4)
+        same(compiled(x), x.exp().sum(0) + n)
+    assert len(collected) == 2
+
+
+def test_mark_dynamic(collected):
+    compiled = torch.compile(lambda x: x.reshape(-1) * 2, backend="sdk:reference")
+    for n in (3, 5, 7):
+        x = torch.randn(n, 4)
+        torch._dynamo.mark_dynamic(x, 0)
+        same(compiled(x), x.reshape(-1) * 2)
+    assert len(collected) == 1
+
+
+def test_numbers_become_dynamic(collected):
+    compiled = torch.compile(lambda x, n, p: x[:n] * n * p, backend="sdk:reference")
+    x = torch.randn(20)
+    for n, p in ((3, 0.5), (5, 0.25), (7, 1.5), (8, 2.5)):
+        same(compiled(x, n, p), x[:n] * n * p)
+    assert len(collected) <= 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_strided_inputs_of_any_size(backend, collected):
+    compiled = torch.compile(lambda x: x.exp() + x, backend=backend, dynamic=True)
+    for rows, columns in ((3, 4), (5, 8), (6, 7)):
+        x = torch.randn(columns, rows).t()
+        same(compiled(x), x.exp() + x)
+        assert compiled(x).stride() == (x.exp() + x).stride()
+    assert len(collected) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_at_any_offset(backend):
+    """Torch does not guard the offset: the compiled code must not remember it."""
+
+    def f(x):
+        return x.exp(), x[1], x.view(-1)[2:]
+
+    compiled = torch.compile(f, backend=backend, dynamic=False)
+    base = torch.arange(30.0) / 10
+    for start in (0, 4, 12):
+        x = base[start : start + 12].view(3, 4)
+        same(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("training", ["tanh", "linear", "norm", "reshape", "attention"])
+def test_gradients_with_dynamic_shapes(backend, training, collected):
+    weight = torch.randn(4, 4, requires_grad=True)
+    function = {
+        "tanh": lambda x: (x.tanh() * weight[0]).sum(),
+        "linear": lambda x: F.gelu(F.linear(x, weight)).square().sum(),
+        "norm": lambda x: (F.layer_norm(x, (4,)) @ weight).exp().mean(),
+        "reshape": lambda x: ((x @ weight).reshape(-1, 2, 2).transpose(0, 1).exp() * x.shape[0]).sum(),
+        "attention": lambda x: F.scaled_dot_product_attention(x[None] @ weight, x[None], x[None]).square().sum(),
+    }[training]
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    for n in (3, 5, 8):
+        x = torch.randn(n, 4, requires_grad=True)
+        got = torch.autograd.grad(compiled(x), [x, weight])
+        expected = torch.autograd.grad(function(x), [x, weight])
+        for one, other in zip(got, expected, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    assert [graph.kind for graph in collected] == ["forward", "backward"]
+
+
+def test_product_only_sizes_in_the_backward_graph():
+    """Only s0*s1 is visible of the saved tensor."""
+
+    def f(x, w):
+        y = x.reshape(-1)
+        return (y.exp() * w.reshape(-1)).sum()
+
+    compiled = torch.compile(f, backend="sdk:reference", dynamic=True)
+    for shape in ((3, 4), (5, 6)):
+        x, w = torch.randn(shape, requires_grad=True), torch.randn(shape, requires_grad=True)
+        for one, other in zip(
+            torch.autograd.grad(compiled(x, w), [x, w]), torch.autograd.grad(f(x, w), [x, w]), strict=True
+        ):
+            torch.testing.assert_close(one, other)
+
+
+def zeros_of_a_count(x):
+    """Nothing of the new tensor depends on a tensor but its size."""
+    n = (x > 0).nonzero().shape[0]
+    return torch.zeros(n) + 1, x.exp()
+
+
+UNBACKED = {
+    "nonzero": lambda x: (x > 0).nonzero() * 2,
+    "nonzero twice": lambda x: (lambda n, m: (n + 1, m * 2, n.float().exp()))((x > 0).nonzero(), (x < 0).nonzero()),
+    "masked": lambda x: x[x > 0].exp() + 1,
+    "size of nonzero": zeros_of_a_count,
+    "size only": lambda x: x * (x > 0).nonzero().shape[0],
+    "unique": lambda x: torch.unique(x.round()) + 1,
+    "unique counts": lambda x: torch.unique(x.round(), return_counts=True)[1] * 2,
+    "chain of native ops": lambda x: ((x[x > 0] * 2).exp() + 1).tanh().sum(),
+    "repeat_interleave": lambda x: x.repeat_interleave((x > 0).long() + 1).exp(),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", UNBACKED)
+def test_sizes_that_only_the_data_decides(name, backend, collected):
+    function = UNBACKED[name]
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, backend=backend, fullgraph=True)
+        for seed in range(4):
+            torch.manual_seed(seed)
+            x = torch.randn(12)
+            same(compiled(x), function(x))
+    assert len(collected) == 1
+    assert collected[0].counts["fallback"] >= 1
+
+
+def item_as_size(x, n):
+    size = n.item()
+    torch._check(size >= 2)
+    torch._check(size <= 100)
+    return torch.zeros(size) + x.sum(), torch.arange(size) * 2
+
+
+ITEMS = {
+    "number": (lambda x, n: x * n.item(), True),
+    "size": (item_as_size, False),
+    "float": (lambda x, n: x + (n * 0.5).item(), True),
+    "slice": (lambda x, n: x.exp() * n.item() + n.item(), True),
+    "bool": (lambda x, n: x * (n > 3).item(), True),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ITEMS)
+def test_numbers_that_only_the_data_decides(name, backend):
+    function, _ = ITEMS[name]
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(function, backend=backend, fullgraph=True)
+        for n in (3, 5, 2):
+            x = torch.randn(4)
+            same(compiled(x, torch.tensor(n)), function(x, torch.tensor(n)))
