@@ -104,7 +104,7 @@ def explain(
 @contextlib.contextmanager
 def explaining() -> Iterator[Explanation]:
     """Explains everything that this thread compiles within the context."""
-    with collecting() as graphs, recorded_graph_breaks() as breaks:
+    with collecting(quiet=True) as graphs, recorded_graph_breaks() as breaks:
         yield Explanation(graphs, breaks)
 
 

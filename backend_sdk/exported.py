@@ -16,7 +16,7 @@ from backend_sdk.errors import CaptureError
 from backend_sdk.pipeline.capture import INFERENCE, Captured
 from backend_sdk.pipeline.compile import compile_captured
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.report import current_collectors
+from backend_sdk.pipeline.report import current_listeners
 from backend_sdk.plugins import get_backend
 from backend_sdk.torch_compat import trees
 
@@ -34,6 +34,11 @@ class CompiledProgram:
         self._inputs = [self._source(spec) for spec in signature.input_specs]
         self._outputs = signature.output_specs
         self._tree = trees.ProgramTree(program)
+
+    @property
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The program's parameters and persistent buffers, as the calls so far have left them."""
+        return dict(self._program.state_dict)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program. Raises `CaptureError` when the arguments are not nested like the exported ones."""
@@ -87,9 +92,9 @@ def compile_program(
     target, parsed = get_backend(backend), Options.parse(options)
     functional = program.run_decompositions({})
     outputs = functional.graph.output_node().args[0]
-    captured = Captured(functional.graph_module, INFERENCE, len(outputs))  # type: ignore[arg-type]
+    captured = Captured(functional.graph_module, INFERENCE, len(outputs))
     with torch.no_grad():
-        runner = compile_captured(captured, target, parsed, current_collectors())
+        runner = compile_captured(captured, target, parsed, current_listeners())
 
     def run(values: list[Any]) -> Any:
         with torch.no_grad():

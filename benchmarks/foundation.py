@@ -41,11 +41,11 @@ def partition_chain() -> Number:
     """Seconds to partition a chain of 4,000 nodes in which the backend refuses every 8th."""
     from backend_sdk import Backend, Node, Support, no, prims
     from backend_sdk.contract import YES
+    from backend_sdk.decomp import rules_with
     from backend_sdk.pipeline.capture import INFERENCE, Captured
     from backend_sdk.pipeline.decompose import decompose
     from backend_sdk.pipeline.options import Options
     from backend_sdk.pipeline.partition import RegionStep, partition
-    from backend_sdk.decomp import rules_with
 
     class EveryEighth(Backend):
         name = "every_eighth"

@@ -79,7 +79,15 @@ def _print_graph(graph: GraphReport, show_all: bool) -> None:
     nodes = graph.nodes if show_all else [node for node in graph.nodes if node.verdict == "fallback"]
     if not nodes:
         return
-    shown = table("aten op", "run by", "contract ops", "why", "source line")
+    shown = table("aten op", "run by", "contract ops", "why", "where")
     for node in nodes:
-        shown.add_row(node.op, node.verdict, ", ".join(node.ops), "\n".join(node.reasons), node.location or "")
+        shown.add_row(node.op, node.verdict, ", ".join(node.ops), "\n".join(node.reasons), _place(node.location))
     screen.print(shown)
+
+
+def _place(location: str | None) -> str:
+    """``model.py:12`` out of a location: in a table the line's text would push the reasons aside."""
+    if location is None:
+        return ""
+    place = location.partition(": ")[0]
+    return place.rpartition("/")[2] if ":" in place else place

@@ -66,7 +66,7 @@ def boundary_type(value: torch.Tensor) -> BoundaryType:
     if value.layout != torch.strided:
         return BoundaryType(tensor_type(value))
     strides = tuple([dim_of(stride) for stride in value.stride()])
-    return BoundaryType(tensor_type(value), strides, dim_of(value.storage_offset()))
+    return BoundaryType(tensor_type(value), strides)
 
 
 def check_device(value: torch.Tensor, name: str, device: Device, backend: str) -> None:
@@ -79,16 +79,28 @@ def check_device(value: torch.Tensor, name: str, device: Device, backend: str) -
         )
 
 
+def check_devices(module: fx.GraphModule, inputs: Sequence[Any], device: Device, backend: str) -> None:
+    """`check_device` for each input of a Dynamo graph, under the name that the user's code gives it."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            # Dynamo writes L['x'] as L_x_.
+            check_device(value, str(node.target).removeprefix("L_").rstrip("_"), device, backend)
+
+
 def user_location(node: fx.Node) -> str | None:
-    """The user's source line of a node: ``"model.py:12: x = foo(x)"``; None when torch recorded none."""
-    trace = node.meta.get("stack_trace")
-    if not trace:
-        return None
-    lines = [line.strip() for line in trace.strip().splitlines()]
+    """The user's source line of a node: ``"model.py:12: x = foo(x)"``; the path of its module when all frames are
+    torch's own, as in ``nn.Sequential``; None when torch recorded neither.
+    """
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").strip().splitlines()]
     for position in range(len(lines) - 1, -1, -1):
         if lines[position].startswith('File "'):
             path = lines[position].split('"')[1]
             number = lines[position].split("line ")[1].split(",")[0]
             code = lines[position + 1] if position + 1 < len(lines) else ""
             return f"{path}:{number}: {code}" if code else f"{path}:{number}"
+    modules = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if modules:
+        path, kind = list(modules.values())[-1]
+        return f"module {path} ({getattr(kind, '__name__', kind)})"
     return None

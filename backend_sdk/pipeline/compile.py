@@ -18,7 +18,7 @@ from backend_sdk.decomp import rules_with
 from backend_sdk.errors import FallbackWarning, SdkError
 from backend_sdk.graph import format_graph, verify
 from backend_sdk.pipeline import report as reports
-from backend_sdk.pipeline.capture import Captured, capture
+from backend_sdk.pipeline.capture import Captured, capture, check_devices
 from backend_sdk.pipeline.decompose import Dialect, decompose
 from backend_sdk.pipeline.extra import is_placed, run_pass
 from backend_sdk.pipeline.fuse import fuse
@@ -26,7 +26,7 @@ from backend_sdk.pipeline.lower import lower
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.partition import RegionStep, Step, partition
 from backend_sdk.pipeline.plan import make_plan
-from backend_sdk.pipeline.report import FALLBACK, GraphReport
+from backend_sdk.pipeline.report import FALLBACK, GraphReport, Listeners
 from backend_sdk.plugins import get_backend, plugin_of
 from backend_sdk.runtime.runner import Runner
 from backend_sdk.spec import SymExpr, TensorType
@@ -52,11 +52,13 @@ def compile_module(
     module: fx.GraphModule, inputs: Sequence[Any], backend: Backend, options: Options
 ) -> Callable[..., Any]:
     """Compile a Dynamo graph, with its gradient when an input needs one."""
-    collectors = reports.current_collectors()
+    if isinstance(module, fx.GraphModule):
+        check_devices(module, inputs, backend.device, backend.name)
+    listeners = reports.current_listeners()
 
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
         try:
-            return compile_captured(captured, backend, options, collectors)
+            return compile_captured(captured, backend, options, listeners)
         except (SdkError, FallbackWarning) as error:
             raise through_dynamo(error) from error.__cause__
 
@@ -67,7 +69,7 @@ def compile_captured(
     captured: Captured,
     backend: Backend,
     options: Options,
-    collectors: list[list[GraphReport]],
+    listeners: Listeners,
 ) -> Runner:
     """Run all passes over one functional aten graph."""
     stages = _Stages(captured, backend, options)
@@ -80,7 +82,7 @@ def compile_captured(
     stages.run("verify", lambda: verify(dialect.graph, foreign=is_placed))
     for extra in passes:
         if extra.stage == "decomposed":
-            run_pass(extra, dialect.graph, backend)
+            run_pass(extra, dialect.graph, backend, captured.kind)
             dialect.reread_outputs()
     stages.dump("dialect", lambda: format_graph(dialect.graph))
     steps = stages.run("partition", lambda: partition(dialect, backend, may_demote=options.fallback != "error"))
@@ -88,7 +90,7 @@ def compile_captured(
     for step in steps:
         for extra in passes:
             if extra.stage == "partitioned" and isinstance(step, RegionStep):
-                run_pass(extra, step.region.graph, backend)
+                run_pass(extra, step.region.graph, backend, captured.kind)
     kernels = stages.run(
         "lower",
         lambda: [lower(step.region, backend) if isinstance(step, RegionStep) else None for step in steps],
@@ -98,8 +100,8 @@ def compile_captured(
     runner: Runner = stages.run("run", lambda: Runner(plan, options.check))
     stages.dump("run", lambda: runner.source)
     report = _report(dialect, steps, runner, backend, stages.seconds)
-    reports.publish(report, collectors)
-    _announce(report, options)
+    reports.publish(report, listeners)
+    _announce(report, options, quiet=listeners.quiet)
     return runner
 
 
@@ -157,8 +159,8 @@ def _touches_eager(item: Any) -> bool:
     return "refusal" in item.meta or any("refusal" in user.meta for user in item.users)
 
 
-def _announce(report: GraphReport, options: Options) -> None:
-    """A fallback is never silent: one log line a graph, or a warning for each op."""
+def _announce(report: GraphReport, options: Options, *, quiet: bool) -> None:
+    """A fallback is never silent: one log line a graph (not when ``quiet``: a listener tells), or a warning an op."""
     fallen = [node for node in report.nodes if node.verdict == FALLBACK]
     if not fallen:
         return
@@ -167,6 +169,8 @@ def _announce(report: GraphReport, options: Options) -> None:
             at = f" at {node.location}" if node.location else ""
             reason = "; ".join(node.reasons)
             warnings.warn(f"sdk:{report.backend}: {node.op} runs in eager{at}: {reason}", FallbackWarning, stacklevel=2)
+        return
+    if quiet:
         return
     names = sorted({node.op for node in fallen})
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

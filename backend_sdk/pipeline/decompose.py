@@ -378,17 +378,21 @@ class _Translation:
         first = refused[0]
         call = first.meta.get("call")
         name = op_name(first.target)
+        origin = first.meta["origin"]
         what = str(call) if call is not None else f"{name} -> {first.meta['type']}"
+        if origin.op not in ("", name):
+            what += f" (out of {origin.op})"
         others = sorted({op_name(inner.target) for inner in refused} - {name})
         more = f"\n  also refused in this graph: {', '.join(others)}" if others else ""
-        hint = (
-            f"implement it (@implements(prims.{name})), or compile with options={{'fallback': 'allow'}}"
+        way = (
+            f"implement it (@implements(prims.{name}))"
             if isinstance(first.target, Prim)
-            else f"claim it (@implements(torch.ops.{name})), or compile with options={{'fallback': 'allow'}}"
+            else f"claim it (@implements(torch.ops.{origin.op or name}))"
         )
+        hint = f"{way}, or compile with options={{'fallback': 'allow'}}"
         return UnsupportedOpError(
             f"backend {self._backend.name!r} cannot run {what}: {first.meta['refusal']}, and fallback is 'error'{more}",
-            location=first.meta["origin"].location,
+            location=origin.location,
             hint=hint,
         )
 

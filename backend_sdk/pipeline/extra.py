@@ -14,8 +14,9 @@ from backend_sdk.graph import verify
 from backend_sdk.pipeline.claim import Claims, ask_about
 
 
-def run_pass(extra: Pass, graph: fx.Graph, backend: Backend) -> None:
-    """Run a plugin's pass in place, verify what it leaves and ask the backend about new calls.
+def run_pass(extra: Pass, graph: fx.Graph, backend: Backend, kind: str) -> None:
+    """Run a plugin's pass in place on a graph of ``kind`` (forward, backward, inference), verify what it leaves and
+    ask the backend about new calls.
 
     Raises `PluginError` when the pass raises, breaks the dialect, or (in a region) adds a call that the backend
     refuses.
@@ -31,7 +32,7 @@ def run_pass(extra: Pass, graph: fx.Graph, backend: Backend) -> None:
             f"{subject}, stage {extra.stage!r}, failed: {detail}",
             hint="new nodes need meta['type']; build them with backend_sdk.graph or copy an old node's type",
         ) from error
-    ask_about(graph.nodes, Claims(backend))
+    ask_about(graph.nodes, Claims(backend, kind))
     refused = [node for node in graph.nodes if "refusal" in node.meta]
     if extra.stage == "partitioned" and refused:
         raise PluginError(

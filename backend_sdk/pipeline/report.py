@@ -54,35 +54,47 @@ class GraphReport:
         return {**asdict(self), "counts": self.counts}
 
 
-class _Collectors(threading.local):
+@dataclass(frozen=True)
+class Listeners:
+    """Who wants the reports of a compilation. ``quiet``: one of them tells the user of fallbacks itself."""
+
+    lists: tuple[list[GraphReport], ...] = ()
+    quiet: bool = False
+
+
+class _Current(threading.local):
     def __init__(self) -> None:
-        self.stack: list[list[GraphReport]] = []
+        self.listeners = Listeners()
 
 
-_COLLECTORS = _Collectors()
+_CURRENT = _Current()
 _LOCK = threading.Lock()
 _FALLBACKS: Counter[tuple[str, str]] = Counter()
 
 
 @contextlib.contextmanager
-def collecting() -> Iterator[list[GraphReport]]:
-    """Collects the report of every graph that this thread compiles within the context."""
+def collecting(*, quiet: bool = False) -> Iterator[list[GraphReport]]:
+    """Collects the report of every graph that this thread compiles within the context.
+
+    ``quiet`` keeps the log line about fallbacks back: the caller shows them.
+    """
     reports: list[GraphReport] = []
-    _COLLECTORS.stack.append(reports)
+    outer = _CURRENT.listeners
+    _CURRENT.listeners = Listeners((*outer.lists, reports), outer.quiet or quiet)
     try:
         yield reports
     finally:
-        _COLLECTORS.stack.remove(reports)
+        _CURRENT.listeners = outer
 
 
-def current_collectors() -> list[list[GraphReport]]:
-    """The collectors of this thread. A backward graph compiles in another thread and hands these on."""
-    return list(_COLLECTORS.stack)
+def current_listeners() -> Listeners:
+    """The listeners of this thread. A backward graph compiles in another thread and hands these on."""
+    return _CURRENT.listeners
 
 
-def publish(report: GraphReport, collectors: list[list[GraphReport]]) -> None:
-    """Give a finished report to the collectors and count its fallbacks."""
-    for reports in collectors:
+def publish(report: GraphReport, listeners: Listeners) -> None:
+    """Give a finished report to the listeners and count its fallbacks."""
+    for reports in listeners.lists:
         reports.append(report)
     with _LOCK:
         for node in report.nodes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -58,7 +59,9 @@ def random_bits(key: Operand, *, stream: int, shape: Shape) -> Operand:
     ``(i // 4, stream)`` (two words each, low word first) under the 64-bit ``key``.
     """
     out = torch.empty(math.prod(shape), dtype=torch.int32)  # type: ignore[arg-type]
-    philox_fill(out.numpy(), int(key.item()) & (2**64 - 1), stream)
+    # The stubs of numpy for Python 3.11 do not say that an array is a buffer.
+    words: Any = out.numpy()
+    philox_fill(words, int(key.item()) & (2**64 - 1), stream)
     return out.reshape(shape)  # type: ignore[arg-type]
 
 

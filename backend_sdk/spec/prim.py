@@ -41,7 +41,7 @@ class _Active(threading.local):
 _ACTIVE = _Active()
 
 
-class building:  # noqa: N801 - used as `with building(builder):`
+class building:
     """Context in which calling an op adds it to ``builder``'s graph."""
 
     def __init__(self, builder: Builder | None) -> None:

@@ -47,13 +47,12 @@ class TensorType:
 class BoundaryType:
     """A `TensorType` with the layout that a tensor has, or must have, where it crosses the graph's edge.
 
-    ``strides`` and ``storage_offset`` are in elements. ``strides`` is None inside the plan, where a buffer is
-    dense and row-major.
+    ``strides`` are in elements; None inside the plan, where a buffer is dense and row-major. There is no storage
+    offset: torch calls one compiled graph with tensors of any offset, and a data pointer has it in it.
     """
 
     type: TensorType
     strides: Shape | None = None
-    storage_offset: Dim = 0
 
     def __str__(self) -> str:
         if self.strides is None:
