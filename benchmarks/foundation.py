@@ -196,6 +196,7 @@ def _alternate(measures: dict[str, Callable[[], float]], rounds: int) -> dict[st
 
 
 def main() -> int:
+    """Measure and print all numbers; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     arguments = parser.parse_args()

@@ -61,8 +61,9 @@ class Ulp:
 
     The guide for the bounds is the OpenCL C specification's table for the full profile. A complex result is
     measured by the unit of its magnitude, since its parts may cancel, and may be off by 2 sqrt(5) times as much
-    (Brent, Percival and Zimmermann, "Error bounds on complex floating-point multiplication", 2007). ``floor``, in epsilons of the dtype, is
-    an absolute error below which a result passes, for functions that cross zero with cancellation.
+    (Brent, Percival and Zimmermann, "Error bounds on complex floating-point multiplication", 2007). ``floor``, in
+    epsilons of the dtype, is an absolute error below which a result passes, for functions that cross zero with
+    cancellation.
     """
 
     bound: float
