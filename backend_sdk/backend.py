@@ -21,12 +21,13 @@ from typing import Any, TypeVar
 import torch
 
 from backend_sdk import dtypes as dtype_sets
-from backend_sdk.contract import YES, Capability, Kernel, Limitation, Node, Op, Region, Support, no
-from backend_sdk.errors import RegistryError
+from backend_sdk.contract import YES, Capability, Kernel, Limitation, Node, Op, Region, Support, no, op_name
+from backend_sdk.errors import LoweringError, RegistryError, nearest
+from backend_sdk.prims import CONTRACT
 from backend_sdk.runtime.device import HOST, Device
-from backend_sdk.runtime.function_kernel import function_kernel
+from backend_sdk.runtime.function_kernel import function_kernel, node_location
 from backend_sdk.spec import Prim, TensorType
-from backend_sdk.torch_compat.ops import is_overload
+from backend_sdk.torch_compat.ops import is_overload, schema_arguments
 
 _MARK = "__backend_sdk_implementations__"
 
@@ -45,8 +46,9 @@ class Implementation:
     def accepts(self, node: Node) -> Support:
         """Whether this function computes ``node``, with the reason if not."""
         if self.dtypes is not None:
-            for type in (*node.operands, *node.results):
-                if type is not None and type.dtype not in self.dtypes:
+            # Of an op with operands the dtypes of the results follow: those of a comparison are bool.
+            for type in [type for type in node.operands if type is not None] or node.results:
+                if type.dtype not in self.dtypes:
                     known = ", ".join(sorted(map(dtype_sets.name, self.dtypes)))
                     return no(f"its kernel for {node.name} takes {known}, not {dtype_sets.name(type.dtype)}")
         return self.when(node) if self.when is not None else YES
@@ -60,9 +62,11 @@ def implements(
     """Mark a plain function as the implementation of ``ops``.
 
     A contract op's function takes the op's operands by position and its attributes by keyword, under the op's
-    own names. An aten overload's function takes what the overload takes; claiming it keeps the overload from
-    being decomposed. ``dtypes`` limits operands and results; ``when(node)`` may refuse with a reason
-    (`contract.no`). Several functions may implement one op: the first that accepts a node runs it.
+    own names. An aten overload's function takes what the overload's schema says, keyword-only arguments by name,
+    and may be called without those that have a default; claiming it keeps the overload from being decomposed.
+    ``dtypes`` limits the operands, all of them (the mask of a ``select`` is bool), and the results only of an op
+    without operands (``iota``); ``when(node)`` may refuse with a reason (`contract.no`). Several functions may
+    implement one op: the first that accepts a node runs it.
 
     Raises `RegistryError` for something that is not an op, or a function that cannot be called like the op.
     """
@@ -82,6 +86,7 @@ def implements(
 
 def _check_implementation(op: Op, function: Callable[..., Any]) -> None:
     if is_overload(op):
+        _check_overload(op, function)
         return
     if not isinstance(op, Prim):
         raise RegistryError(
@@ -95,6 +100,28 @@ def _check_implementation(op: Op, function: Callable[..., Any]) -> None:
             f"@implements(prims.{op.name}): {function.__name__}() cannot be called like the op: {error}",
             hint=f"def {op.name}({_parameters(op)}):",
         ) from None
+
+
+def _check_overload(op: Any, function: Callable[..., Any]) -> None:
+    """Both ways in which a captured graph calls an overload must do: with all arguments, and without defaults."""
+    arguments = schema_arguments(op)
+    positional = [argument for argument in arguments if not argument.keyword_only]
+    keywords = [argument for argument in arguments if argument.keyword_only]
+    while positional and not positional[-1].required:
+        positional.pop()
+    shortest = [argument.name for argument in positional], [one.name for one in keywords if one.required]
+    longest = [one.name for one in arguments if not one.keyword_only], [one.name for one in keywords]
+    for operands, attributes in (longest, shortest):
+        try:
+            inspect.signature(function).bind(*operands, **dict.fromkeys(attributes))
+        except TypeError as error:
+            takes = [one.name + ("" if one.required else "=...") for one in arguments if not one.keyword_only]
+            takes += ["*"] if keywords else []
+            takes += [one.name + ("" if one.required else "=...") for one in keywords]
+            raise RegistryError(
+                f"@implements(torch.ops.{op}): {function.__name__}() cannot be called like the op: {error}",
+                hint=f"def {op_name(op).split('.')[1]}({', '.join(takes)}):",
+            ) from None
 
 
 def _parameters(op: Prim) -> str:
@@ -122,11 +149,9 @@ class Backend:
     overloads: Collection[Op] = ()
 
     def __init__(self) -> None:
-        if not self.name.isidentifier():
-            raise RegistryError(
-                f"{type(self).__qualname__}.name is {self.name!r}", hint="give it a Python identifier: name = 'acme'"
-            )
+        check_name(self)
         self._implementations = _collect(type(self), self.kernel_modules)
+        self._check_limitations()
 
     @property
     def implementations(self) -> Mapping[Op, tuple[Implementation, ...]]:
@@ -145,7 +170,7 @@ class Backend:
         """The static part of `supports`: declared limitations, dtypes, ranks, dynamic shapes."""
         for limitation in self.limitations:
             if limitation.covers(node):
-                return no(f"declared limitation: {limitation.reason}")
+                return no(f"declared limitation: {limitation.explanation}")
         for type in (*node.operands, *node.results):
             if type is not None:
                 support = self._within(type)
@@ -158,8 +183,8 @@ class Backend:
         functions = {}
         for node in region.graph.nodes:
             if node.op == "call_function" and "call" in node.meta:
-                functions[node] = self._implementation(node.meta["call"]).function
-        return function_kernel(region, functions, self.name)
+                functions[node] = self._implementation(node.meta["call"], node_location(node)).function
+        return function_kernel(region, functions, self.name, self.device)
 
     def _within(self, type: TensorType) -> Support:
         capability = self.capability
@@ -182,11 +207,42 @@ class Backend:
                 return YES
         return support
 
-    def _implementation(self, node: Node) -> Implementation:
-        return next(found for found in self._implementations[node.op] if found.accepts(node))
+    def _implementation(self, node: Node, location: str | None) -> Implementation:
+        for implementation in self._implementations.get(node.op, ()):
+            if implementation.accepts(node):
+                return implementation
+        missing = f"no function implements it: {self._implemented(node).reason}"
+        if node.op not in self._implementations:
+            missing = "no function implements it"
+        op = f"prims.{node.name}" if isinstance(node.op, Prim) else f"torch.ops.{node.name}"
+        raise LoweringError(
+            f"backend {self.name!r}: supports() accepted {node}, but {missing}",
+            location=location,
+            hint=f"write @implements({op}), or override lower() to compile it yourself",
+        )
+
+    def _check_limitations(self) -> None:
+        known = {op.name for op in CONTRACT} | {op_name(op) for op in (*self._implementations, *self.overloads)}
+        for limitation in self.limitations:
+            if limitation.op != "*" and limitation.op not in known:
+                raise RegistryError(
+                    f"backend {self.name!r}: its Limitation({limitation.op!r}, {limitation.reason!r}) covers nothing: "
+                    f"{nearest(limitation.op, known)}",
+                    hint="name an op of the contract, an aten overload that the backend claims, or '*'",
+                )
 
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"
+
+
+def check_name(backend: Backend) -> None:
+    """Raise `RegistryError` unless the backend's name can be written wherever the SDK writes it."""
+    name: object = backend.name
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+        raise RegistryError(
+            f"{type(backend).__qualname__}.name is {name!r}",
+            hint="give it a Python identifier without a leading underscore: name = 'acme'",
+        )
 
 
 def _collect(cls: type[Backend], modules: Iterable[ModuleType]) -> dict[Op, tuple[Implementation, ...]]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from backend_sdk import dtypes
-from backend_sdk.errors import RegistryError
+from backend_sdk.errors import RegistryError, nearest
 from backend_sdk.spec import BoundaryType, Prim, SymExpr, TensorType
 
 # An op that a node can hold: of the contract, or an aten (or custom, or higher-order) op.
 Op = Any
+
+
+DENORMAL_POLICIES = ("preserve", "flush")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Capability:
     ``accumulation_dtype`` is what sums of 16-bit floats accumulate in; ``denormals`` is ``"preserve"`` or
     ``"flush"``. ``minimum_region`` is the number of computing (not merely reshaping) nodes below which a region
     between two fallbacks is not worth the crossing and stays in eager. ``computes`` is false for a backend that
-    only stands in for one: its results hold no values, and nobody should judge them.
+    only stands in for one: its results hold no values, and nobody should judge them. Raises `RegistryError` for a
+    value that means nothing.
     """
 
     dtypes: frozenset[torch.dtype] = dtypes.ANY
@@ -38,6 +42,26 @@ class Capability:
     accumulation_dtype: torch.dtype = torch.float32
     minimum_region: int = 1
     computes: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.denormals, str) or self.denormals not in DENORMAL_POLICIES:
+            self._refuse("denormals", nearest(str(self.denormals), DENORMAL_POLICIES))
+        if not _is_whole(self.minimum_region, 0):
+            self._refuse("minimum_region", "a count of nodes from 0 on")
+        if self.max_rank is not None and not _is_whole(self.max_rank, 0):
+            self._refuse("max_rank", "a rank from 0 on, or None for no limit")
+        if isinstance(self.dtypes, (str, torch.dtype)) or not all(isinstance(one, torch.dtype) for one in self.dtypes):
+            self._refuse("dtypes", "a frozenset of torch dtypes, e.g. frozenset({torch.float32})")
+        if self.accumulation_dtype not in dtypes.FLOATING:
+            known = ", ".join(sorted(f"torch.{dtypes.name(dtype)}" for dtype in dtypes.FLOATING))
+            self._refuse("accumulation_dtype", f"one of {known}")
+
+    def _refuse(self, field: str, choices: str) -> NoReturn:
+        raise RegistryError(f"Capability({field}={getattr(self, field)!r}): it cannot be that", hint=choices)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +135,8 @@ class Kernel:
     types, allocated by the plan (so kernels never allocate what the plan can reuse). With
     ``allocates_outputs`` it is called as ``run(inputs)`` and returns a sequence of tensors instead.
     ``diagnose(inputs)``, when given, runs the same region step by step and raises a `KernelError` that names the
-    op which fails; the plan calls it for its first run and to explain a failure.
+    op which fails; the plan calls it to explain a failure, and in place of a ``run`` that allocates its outputs in
+    a checked call (option ``check``). Operands belong to the plan: a kernel never writes into them.
     """
 
     run: Callable[..., Any]
@@ -123,8 +148,9 @@ class Kernel:
 class Limitation:
     """A known gap that the vendor declares in its own package.
 
-    ``op`` names a contract op (``"*"``: all), ``dtypes`` narrows it (empty: all). ``expires`` makes a promise
-    that a certificate can hold the vendor to.
+    ``op`` names a contract op or a claimed aten overload (``"*"``: all), ``dtypes`` narrows it (empty: all).
+    ``expires`` makes a promise that a certificate can hold the vendor to: past that day the limitation still
+    covers, and `explanation` says that it expired.
     """
 
     op: str
@@ -139,6 +165,13 @@ class Limitation:
             return False
         types = (*(t for t in node.operands if t is not None), *node.results)
         return not self.dtypes or any(t.dtype in self.dtypes for t in types)
+
+    @property
+    def explanation(self) -> str:
+        """The reason, and the broken promise if there is one."""
+        if self.expires is None or self.expires >= datetime.date.today():
+            return self.reason
+        return f"{self.reason} (expired on {self.expires.isoformat()})"
 
 
 PASS_STAGES = ("decomposed", "partitioned")

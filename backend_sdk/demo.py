@@ -43,8 +43,8 @@ _RUNS = 15
 class DemoRow:
     """One backend's result. ``latency`` is its median time over eager's, from alternating runs in one process.
 
-    ``error`` and ``nearest`` are None for a backend that computes nothing; ``failure`` says why there is no
-    result at all.
+    ``error`` and ``nearest`` are None for a backend that computes nothing, and ``error`` is None where an embedding
+    is not a number. ``failure`` says what is wrong: with the run, then there is no result, or with the result.
     """
 
     backend: str
@@ -59,7 +59,7 @@ class DemoRow:
     @property
     def passed(self) -> bool:
         """Whether the backend ran and agrees with eager, where there is something to compare."""
-        return self.failure is None and (self.error is None or self.error <= TOLERANCE)
+        return self.failure is None
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -115,6 +115,9 @@ def run_demo(names: Sequence[str], progress: Callable[[str], None] = lambda name
                 rows.append(_row(name, model, inputs, expected))
             except SdkError as error:
                 rows.append(DemoRow(name, failure=str(error)))
+            except Exception as error:
+                # Whatever a backend does, the others get their turn.
+                rows.append(DemoRow(name, failure=f"{type(error).__name__}: {error}"))
     return rows
 
 
@@ -125,19 +128,45 @@ def _row(
     expected: torch.Tensor,
 ) -> DemoRow:
     computes = get_backend(name).capability.computes
+    # Dynamo compiles one function a limited number of times, and then runs it in eager without an error.
+    torch.compiler.reset()
     compiled = torch.compile(model.embed, backend=f"sdk:{name}")
     with collecting() as reports:
         result = compiled(*inputs)
     counts = {verdict: sum(report.counts[verdict] for report in reports) for verdict in (NATIVE, DECOMPOSED, FALLBACK)}
+    if not any(counts.values()):
+        return DemoRow(name, failure="nothing ran on it: Dynamo captured no graph for it")
+    error, nearest, failure = _compare(result, expected) if computes else (None, None, None)
     return DemoRow(
         name,
-        error=float((result - expected).abs().max()) if computes else None,
-        nearest=SENTENCES[int((result[1:] @ result[0]).argmax())] if computes else None,
+        error=error,
+        nearest=nearest,
         latency=_latency(lambda: compiled(*inputs), lambda: model.embed(*inputs)),
         native=counts[NATIVE],
         decomposed=counts[DECOMPOSED],
         fallback=counts[FALLBACK],
+        failure=failure,
     )
+
+
+def _compare(result: torch.Tensor, expected: torch.Tensor) -> tuple[float | None, str | None, str | None]:
+    """The largest error, the nearest sentence, and what is wrong with them."""
+    if result.shape != expected.shape or result.dtype != expected.dtype:
+        kinds = [f"{found.dtype} {list(found.shape)}" for found in (result, expected)]
+        return None, None, f"its embeddings are {kinds[0]}, eager's {kinds[1]}"
+    if not result.isfinite().all():
+        return None, None, "its embeddings hold values that are not finite numbers"
+    error = float((result - expected).abs().max())
+    nearest, wanted = _nearest(result), _nearest(expected)
+    if nearest != wanted:
+        return error, nearest, f"its nearest sentence is {nearest!r}, eager's {wanted!r} (largest error {error:.1e})"
+    if error > TOLERANCE:
+        return error, nearest, f"its largest error, {error:.1e}, is above {TOLERANCE:.0e}"
+    return error, nearest, None
+
+
+def _nearest(embeddings: torch.Tensor) -> str:
+    return SENTENCES[int((embeddings[1:] @ embeddings[0]).argmax())]
 
 
 def _latency(measured: Callable[[], Any], baseline: Callable[[], Any]) -> float:

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from backend_sdk.errors import CaptureError
+from backend_sdk.errors import CaptureError, OptionError
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, GraphReport, NodeReport, collecting
 from backend_sdk.plugins import get_backend
-from backend_sdk.torch_compat import trees
+from backend_sdk.torch_compat import gradients, trees
 from backend_sdk.torch_compat.graph_breaks import GraphBreak, forget_compiled_code, recorded_graph_breaks
 
 
@@ -44,9 +44,29 @@ class Explanation:
         """The nodes that eager runs, in part or whole."""
         return [node for graph in self.graphs for node in graph.nodes if node.verdict == FALLBACK]
 
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Numbers over all graphs. ``bytes_crossing`` is None when some graph's depends on symbolic sizes, and then
+        ``bytes_crossing_symbolic`` is the sum of their expressions, each in its graph's own symbols.
+        """
+        symbolic = [graph.bytes_crossing_symbolic for graph in self.graphs if graph.bytes_crossing_symbolic is not None]
+        known = sum(graph.bytes_crossing or 0 for graph in self.graphs)
+        return {
+            "graphs": len(self.graphs),
+            "graph_breaks": len(self.graph_breaks),
+            "nodes": sum(len(graph.nodes) for graph in self.graphs),
+            **self.counts,
+            "regions": sum(graph.regions for graph in self.graphs),
+            "kernels": sum(graph.kernels for graph in self.graphs),
+            "eager_steps": sum(graph.eager_steps for graph in self.graphs),
+            "bytes_crossing": None if symbolic else known,
+            "bytes_crossing_symbolic": " + ".join([*symbolic, *([str(known)] if known else [])]) if symbolic else None,
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data."""
         return {
+            "totals": self.totals,
             "counts": self.counts,
             "graphs": [graph.to_json() for graph in self.graphs],
             "graph_breaks": [{"reason": item.reason, "location": item.location} for item in self.graph_breaks],
@@ -57,10 +77,7 @@ class Explanation:
         for graph in self.graphs:
             counts = ", ".join(f"{number} {verdict}" for verdict, number in graph.counts.items())
             lines.append(f"{graph.kind} graph on sdk:{graph.backend}: {len(graph.nodes)} nodes ({counts})")
-            lines.append(
-                f"  {graph.regions} regions, {graph.eager_steps} eager steps, "
-                f"{graph.bytes_crossing} bytes crossing, arena {graph.arena_bytes} bytes"
-            )
+            lines.append(f"  {graph.sizes}")
             for node in graph.nodes:
                 if node.verdict == FALLBACK:
                     lines.append(f"  eager: {node.op}" + (f" at {node.location}" if node.location else ""))
@@ -81,17 +98,37 @@ def explain(
 ) -> Explanation:
     """Compile ``model(*args, **kwargs)`` for ``backend`` (its name, without ``sdk:``) and say what happened.
 
-    Runs the model once. When gradients are on and a result needs one, the backward graph is compiled too;
-    ``.grad`` of the parameters is left alone. Functions that this process has compiled are compiled anew at their
-    next call. Raises `UnknownBackendError`, `OptionError`, what compiling raises, and `CaptureError` when Dynamo
-    captured nothing at all.
+    Runs the model once. When gradients are on and a result needs one, the backward graph is compiled too: with
+    respect to every tensor that needs a gradient, be it an argument, a parameter or in a closure. Their ``.grad``
+    is left alone. Functions that this process has compiled are compiled anew at their next call.
+
+    ``backend``, ``options`` and ``dynamic`` are those of ``torch.compile``. For a model with keyword arguments of these
+    names, explain ``lambda *args: model(*args, options=...)``.
+
+    Raises `UnknownBackendError`, `OptionError`, what compiling raises, and `CaptureError` when Dynamo captured nothing
+    at all.
     """
+    own = (
+        ("backend", isinstance(backend, str), "the name of a backend", backend),
+        ("options", options is None or isinstance(options, Mapping), "a dict", options),
+        ("dynamic", dynamic is None or isinstance(dynamic, bool), "True, False or None", dynamic),
+    )
+    for name, fits, kind, value in own:
+        if not fits:
+            raise OptionError(
+                f"explain's own argument {name!r} takes {kind}, not {value!r}",
+                hint=f"if the model takes an argument {name!r}: explain(lambda *args: model(*args, {name}=...), ...)",
+            )
     get_backend(backend)
     Options.parse(options)
     forget_compiled_code()
+    start = gradients.moment()
     with explaining() as explanation:
         compiled = torch.compile(model, backend=f"sdk:{backend}", options=dict(options or {}), dynamic=dynamic)
-        _run_backward(compiled(*args, **kwargs), model)
+        results = trees.leaves(compiled(*args, **kwargs))
+        outputs = [leaf for leaf in results if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        if outputs and torch.is_grad_enabled():
+            gradients.differentiate(outputs, start)
     if not explanation.graphs:
         raise CaptureError(
             f"nothing of {_name(model)} was captured for backend {backend!r}"
@@ -106,16 +143,6 @@ def explaining() -> Iterator[Explanation]:
     """Explains everything that this thread compiles within the context."""
     with collecting(quiet=True) as graphs, recorded_graph_breaks() as breaks:
         yield Explanation(graphs, breaks)
-
-
-def _run_backward(result: Any, model: Callable[..., Any]) -> None:
-    outputs = [leaf for leaf in trees.leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    parameters = [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []
-    if not outputs or not torch.is_grad_enabled():
-        return
-    total = sum(output.sum().real for output in outputs)
-    if parameters:
-        torch.autograd.grad(total, parameters, allow_unused=True)  # type: ignore[arg-type]
 
 
 def _name(model: Callable[..., Any]) -> str:

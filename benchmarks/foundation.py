@@ -91,7 +91,7 @@ def compile_bert(runs: int = 5) -> Number:
     }
 
     def compile_once(backend: str) -> float:
-        torch._dynamo.reset()
+        torch.compiler.reset()
         compiled = torch.compile(model, backend=backend)
         start = time.perf_counter()
         with torch.no_grad():

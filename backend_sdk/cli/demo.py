@@ -16,7 +16,8 @@ def command(
 ) -> None:
     """Embed sentences with all-MiniLM-L6-v2 on each backend and compare with eager.
 
-    Needs the extra `demo`. Exits with 1 when a backend fails or its embeddings differ from eager's.
+    Needs the extra `demo`. Exits with 1 when a backend fails, runs nothing, or its embeddings differ from eager's; the
+    other backends get their turn all the same.
     """
     from rich.progress import Progress
 

@@ -131,6 +131,7 @@ def _print_ops(out: Console, backend: str, results: list[OpResult]) -> None:
 
 
 def _summary(checks: list[Check], ops: list[OpResult]) -> str:
+    """The last line: what failed comes first, so that nobody reads a green line over a red table."""
     from backend_sdk.plugins.diagnosis import Status
     from backend_sdk.selfcheck import Verdict
 
@@ -140,6 +141,9 @@ def _summary(checks: list[Check], ops: list[OpResult]) -> str:
     if ops:
         count = {verdict: sum(result.verdict == verdict for result in ops) for verdict in Verdict}
         text += f" {len(ops)} ops times dtypes: " + ", ".join(f"{n} {verdict}" for verdict, n in count.items()) + "."
+        wrong = sorted({result.op for result in ops if result.verdict in (Verdict.MISMATCH, Verdict.RAISED)})
+        if wrong:
+            text = f"FAILED: {', '.join(wrong)}. {text}"
     return text
 
 

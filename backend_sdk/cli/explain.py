@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import runpy
 import sys
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backend_sdk.cli.exit_codes import CHECK_FAILED
+from backend_sdk.cli.exit_codes import CHECK_FAILED, FINE
 from backend_sdk.cli.output import console, print_json, table
 from backend_sdk.errors import OptionError
 
@@ -30,28 +34,78 @@ def command(
 ) -> None:
     """Run a script and show, for each graph it compiled, who runs each node and why.
 
-    The script's own output goes to the standard error under --json. Exits with 1 when the script compiled
-    nothing for a backend of the SDK.
+    Under --json all that the script and its child processes print goes to the standard error.
+
+    The report comes even when the script fails. Exit codes: that of the script when it ends with sys.exit, 1 when
+    it raises (its traceback goes to the standard error) or compiled nothing for a backend of the SDK, else 0.
     """
     if not script.is_file():
         raise OptionError(f"there is no script {str(script)!r}")
     from backend_sdk.explanation import explaining
 
-    redirected = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
-    arguments, sys.argv = sys.argv, [str(script), *context.args]
-    sys.path.insert(0, str(script.parent.resolve()))
-    try:
-        with explaining() as explanation, redirected:
-            runpy.run_path(str(script), run_name="__main__")
-    finally:
-        sys.argv = arguments
-        sys.path.pop(0)
+    with explaining() as explanation, _output_to_error() if as_json else contextlib.nullcontext():
+        code = _run(script, context.args)
     if as_json:
         print_json(explanation.to_json())
     else:
         _print(explanation, show_all)
-    if not explanation.graphs:
-        raise typer.Exit(CHECK_FAILED)
+    if code == FINE and not explanation.graphs:
+        code = CHECK_FAILED
+    raise typer.Exit(code)
+
+
+def _run(script: Path, arguments: list[str]) -> int:
+    """Run a script as Python would; its exit code. What it raises is printed."""
+    before, sys.argv = sys.argv, [str(script), *arguments]
+    folder = str(script.parent.resolve())
+    sys.path.insert(0, folder)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or FINE
+        print(stop.code, file=sys.stderr)
+        return CHECK_FAILED
+    except Exception as error:
+        _print_traceback(error, script)
+        return CHECK_FAILED
+    finally:
+        sys.argv = before
+        if folder in sys.path:
+            sys.path.remove(folder)
+    return FINE
+
+
+def _print_traceback(error: Exception, script: Path) -> None:
+    """The traceback from the script on: our own frames above it say nothing to its author."""
+    start = error.__traceback__
+    while start is not None and start.tb_frame.f_code.co_filename != str(script):
+        start = start.tb_next
+    traceback.print_exception(error.with_traceback(start or error.__traceback__))
+
+
+@contextlib.contextmanager
+def _output_to_error() -> Iterator[None]:
+    """Send to the standard error what this process, its extensions in C and its children write to the output."""
+    _flush()
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _flush()
+        os.dup2(output, 1)
+        os.close(output)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.__stdout__, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    if os.name == "posix":
+        # What C code printed waits in a buffer that Python does not see.
+        ctypes.CDLL(None).fflush(None)
 
 
 def _print(explanation: Explanation, show_all: bool) -> None:
@@ -72,16 +126,15 @@ def _print_graph(graph: GraphReport, show_all: bool) -> None:
     screen = console()
     counts = ", ".join(f"{number} {verdict}" for verdict, number in graph.counts.items())
     screen.print(f"{graph.kind} graph on sdk:{graph.backend}: {len(graph.nodes)} nodes ({counts})")
-    screen.print(
-        f"  {graph.regions} regions, {graph.eager_steps} eager steps, {graph.bytes_crossing} bytes crossing, "
-        f"arena {graph.arena_bytes} bytes"
-    )
+    screen.print(f"  {graph.sizes}")
     nodes = graph.nodes if show_all else [node for node in graph.nodes if node.verdict == "fallback"]
     if not nodes:
         return
-    shown = table("aten op", "run by", "contract ops", "why", "where")
+    shown = table("aten op", "run by", "contract ops", "why", "bytes crossing", "where")
     for node in nodes:
-        shown.add_row(node.op, node.verdict, ", ".join(node.ops), "\n".join(node.reasons), _place(node.location))
+        crossing = node.bytes_crossing_symbolic if node.bytes_crossing is None else str(node.bytes_crossing)
+        reasons = "\n".join(node.reasons)
+        shown.add_row(node.op, node.verdict, ", ".join(node.ops), reasons, crossing, _place(node.location))
     screen.print(shown)
 
 

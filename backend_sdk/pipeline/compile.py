@@ -5,7 +5,9 @@ Does not: do any pass's work.
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +26,9 @@ from backend_sdk.pipeline.extra import is_placed, run_pass
 from backend_sdk.pipeline.fuse import fuse
 from backend_sdk.pipeline.lower import lower
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.partition import RegionStep, Step, partition
+from backend_sdk.pipeline.partition import EagerStep, RegionStep, Step, partition
 from backend_sdk.pipeline.plan import make_plan
+from backend_sdk.pipeline.policy import hold_to_policy
 from backend_sdk.pipeline.report import FALLBACK, GraphReport, Listeners
 from backend_sdk.plugins import get_backend, plugin_of
 from backend_sdk.runtime.runner import Runner
@@ -84,6 +87,8 @@ def compile_captured(
         if extra.stage == "decomposed":
             run_pass(extra, dialect.graph, backend, captured.kind)
             dialect.reread_outputs()
+    dialect.adopt_new_nodes()
+    hold_to_policy(dialect, backend, options)
     stages.dump("dialect", lambda: format_graph(dialect.graph))
     steps = stages.run("partition", lambda: partition(dialect, backend, may_demote=options.fallback != "error"))
     steps = stages.run("fuse", lambda: fuse(steps))
@@ -91,6 +96,8 @@ def compile_captured(
         for extra in passes:
             if extra.stage == "partitioned" and isinstance(step, RegionStep):
                 run_pass(extra, step.region.graph, backend, captured.kind)
+    for region in [step.region for step in steps if isinstance(step, RegionStep)]:
+        stages.dump(region.name, functools.partial(format_graph, region.graph, region.name))
     kernels = stages.run(
         "lower",
         lambda: [lower(step.region, backend) if isinstance(step, RegionStep) else None for step in steps],
@@ -134,29 +141,52 @@ def _report(
     dialect: Dialect, steps: Sequence[Step], runner: Runner, backend: Backend, seconds: dict[str, float]
 ) -> GraphReport:
     regions = [step for step in steps if isinstance(step, RegionStep)]
-    crossing: Any = 0
-    for step in regions:
-        for item in (*step.inputs, *step.outputs):
-            type = item.meta["type"] if isinstance(item, fx.Node) else None
-            # What eager wrote or will read crosses the edge of a region; graph inputs and results do anyhow.
-            if isinstance(type, TensorType) and _touches_eager(item):
-                crossing = crossing + type.nbytes
+    crossing = _bytes_crossing(steps)
+    nodes = dialect.judged()
+    for node, (_, living) in zip(nodes, dialect.work, strict=True):
+        total = sum((crossing[part] for part in living if part in crossing), start=0)
+        node.bytes_crossing, node.bytes_crossing_symbolic = _static_or_symbolic(total)
+    static_bytes, symbolic_bytes = _static_or_symbolic(sum(crossing.values(), start=0))
     static = not runner.arena.symbols
     return GraphReport(
         backend=backend.name,
         kind=dialect.captured.kind,
-        nodes=dialect.judged(),
+        nodes=nodes,
         regions=len(regions),
         kernels=len(regions),
         eager_steps=len(steps) - len(regions),
-        bytes_crossing=str(crossing) if isinstance(crossing, SymExpr) else crossing,
-        arena_bytes=runner.arena.nbytes(()) if static else "dynamic",
+        bytes_crossing=static_bytes,
+        bytes_crossing_symbolic=symbolic_bytes,
+        arena_bytes=runner.arena.nbytes(()) if static else None,
         seconds=seconds,
     )
 
 
-def _touches_eager(item: Any) -> bool:
-    return "refusal" in item.meta or any("refusal" in user.meta for user in item.users)
+def _bytes_crossing(steps: Sequence[Step]) -> dict[fx.Node, Any]:
+    """Bytes between each call that eager runs and the regions: what it reads from them, unless an earlier call has
+    read it, and what it gives, once for each region that reads it.
+    """
+    crossing: dict[fx.Node, Any] = {step.node: 0 for step in steps if isinstance(step, EagerStep)}
+    made_by_regions = {node for step in steps if isinstance(step, RegionStep) for node in step.outputs}
+    read: set[fx.Node] = set()
+    for step in steps:
+        if isinstance(step, EagerStep):
+            for source in step.node.all_input_nodes:
+                if source in made_by_regions and source not in read:
+                    read.add(source)
+                    crossing[step.node] = crossing[step.node] + source.meta["type"].nbytes
+            continue
+        for item in step.inputs:
+            maker: Any = item
+            while isinstance(maker, fx.Node) and maker.target is operator.getitem:
+                maker = maker.args[0]
+            if maker in crossing and isinstance(type := item.meta["type"], TensorType):  # type: ignore[union-attr]
+                crossing[maker] = crossing[maker] + type.nbytes
+    return crossing
+
+
+def _static_or_symbolic(nbytes: Any) -> tuple[int | None, str | None]:
+    return (None, str(nbytes)) if isinstance(nbytes, SymExpr) else (nbytes, None)
 
 
 def _announce(report: GraphReport, options: Options, *, quiet: bool) -> None:

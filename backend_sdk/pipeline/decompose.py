@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from backend_sdk import dtypes
+from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
-from backend_sdk.errors import DecompositionError, SdkError, UnsupportedOpError
+from backend_sdk.errors import DecompositionError, SdkError
 from backend_sdk.graph import GraphBuilder, Origin, Value
 from backend_sdk.graph.runnable import bound_symbols
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
@@ -28,10 +28,7 @@ from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, NodeReport
 from backend_sdk.spec import Prim, SymExpr, TensorType, building, differ
 from backend_sdk.torch_compat import decompositions
-from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random
-
-# Ops that shape, convert or make constants: an aten op that becomes one computing op and some of these is native.
-STRUCTURAL = frozenset({"full", "iota", "broadcast", "reshape", "permute", "convert"})
+from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random, name_arguments
 
 # Checks that torch puts around data-dependent sizes. They constrain tracing and compute nothing.
 _TRACING_ONLY = frozenset(
@@ -61,18 +58,35 @@ class Dialect:
         returned = iter(self.graph.output_node().args[0])  # type: ignore[arg-type]
         self.outputs = [next(returned) if isinstance(item, fx.Node) else item for item in self.outputs]
 
+    def adopt_new_nodes(self) -> None:
+        """Give every call that a pass has added a report of its own, so that none escapes the fallback policy."""
+        alive = set(self.graph.nodes)
+        self.work = [(report, [node for node in added if node in alive]) for report, added in self.work]
+        owned = {node for _, living in self.work for node in living}
+        for node in self.graph.nodes:
+            if node.op == "call_function" and node.target is not operator.getitem and node not in owned:
+                origin = node.meta.get("origin") or Origin("")
+                self.work.append((NodeReport(node.name, origin.op or op_name(node.target), FREE), [node]))
+
     def judged(self) -> list[NodeReport]:
         """The captured nodes with their verdicts, once it is known which nodes eager runs."""
         for report, living in self.work:
             report.ops = [op_name(node.target) for node in living]
-            refusals = [str(node.meta["refusal"]) for node in living if "refusal" in node.meta]
+            refusals = [f"{op_name(node.target)}: {node.meta['refusal']}" for node in living if "refusal" in node.meta]
             if refusals:
                 report.verdict = FALLBACK
-                report.reasons = report.reasons or refusals
+                report.reasons = list(dict.fromkeys([*report.reasons, *refusals]))
             elif living:
-                computing = [op for op in report.ops if op not in STRUCTURAL]
+                computing = [node for node in living if not is_structural(node.target)]
                 report.verdict = NATIVE if len(computing) <= 1 else DECOMPOSED
         return [report for report, _ in self.work]
+
+
+def is_structural(op: Any) -> bool:
+    """Whether an op only shapes, converts or makes constants: an aten op that becomes one other op and some of
+    these is native.
+    """
+    return isinstance(op, Prim) and op.structural
 
 
 def decompose(
@@ -80,8 +94,7 @@ def decompose(
 ) -> Dialect:
     """Translate a captured graph.
 
-    Raises `DecompositionError` for a rule that breaks its promise, `DeviceError` for an input on a foreign device,
-    and `UnsupportedOpError` for refused ops under ``fallback="error"``.
+    Raises `DecompositionError` for a rule that breaks its promise and `DeviceError` for an input on a foreign device.
     """
     return _Translation(captured, backend, rules, options).run()
 
@@ -188,6 +201,13 @@ class _Translation:
         args = _substitute(node.args, values)
         kwargs = _substitute(node.kwargs, values)
         expected = _types(value)
+        undescribed = "val" not in node.meta and is_higher_order(target) and bool(node.users)
+        if undescribed:
+            # Calls that torch inserts while it partitions (saving a random state) carry no fake value.
+            expected = _types_of_picks(node)
+        elsewhere = self._device_elsewhere(node)
+        if elsewhere is not None:
+            return self._eager(node, args, kwargs, expected, f"the backend does not take tensors on {elsewhere}")
         if is_overload(target) and not self._is_opaque((args, kwargs), value):
             for attempt in (self._claimed, self._by_rule, self._by_torch):
                 found, result = attempt(node, args, kwargs, expected, outer)
@@ -195,7 +215,29 @@ class _Translation:
                     return result
             return self._eager(node, args, kwargs, expected, "no decomposition reaches the contract")
         kind = "higher-order op" if is_higher_order(target) else "op outside aten's dense tensors"
-        return self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
+        result = self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
+        return self._with_undescribed(result) if undescribed else result
+
+    def _device_elsewhere(self, node: fx.Node) -> str | None:
+        """The device of an operand or result that the backend's memory is not, or None."""
+        found: list[Any] = []
+        for value in (node.meta.get("val"), *(source.meta.get("val") for source in node.all_input_nodes)):
+            fx.node.map_aggregate(value, lambda item: found.append(item))
+        for item in found:
+            if isinstance(item, torch.Tensor) and not self._backend.device.accepts(item.device):
+                return repr(str(item.device))
+        return None
+
+    def _with_undescribed(self, result: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results of the call just added, picked as they come where torch did not say what they are."""
+        call = next(made for made in reversed(self._builder.added) if "layouts" in made.meta)
+        return tuple(self._pick(call, index) if value is None else value for index, value in enumerate(result))
+
+    def _pick(self, call: fx.Node, index: int) -> fx.Node:
+        pick = self._builder.graph.call_function(operator.getitem, (call, index))
+        pick.meta["type"] = None
+        pick.meta["origin"] = self._builder.origin
+        return pick
 
     def _is_opaque(self, arguments: Any, value: Any) -> bool:
         """Whether an argument or result is neither a number nor a dense strided tensor of a dtype of the contract."""
@@ -256,6 +298,7 @@ class _Translation:
             ) from error
         if result is NotImplemented:
             return False, None
+        result = self._with_masked_results(node, result, expected)
         self._check_result(rule, target, args, kwargs, result, expected)
         ask_about(self._builder.added[start:], self._claims)
         return True, result
@@ -349,6 +392,21 @@ class _Translation:
             location=self._builder.origin.location,
         )
 
+    def _with_masked_results(self, node: fx.Node, result: Any, expected: Any) -> Any:
+        """Zeros for the gradients that ``output_mask`` leaves out: eager gives an undefined tensor there, which
+        torch's tracing shows with a shape.
+        """
+        mask = name_arguments(node.target, node.args, dict(node.kwargs)).get("output_mask")  # type: ignore[arg-type]
+        if mask is None or not isinstance(result, tuple) or len(mask) != len(result):
+            return result
+        with building(self._builder):
+            return tuple(
+                prims.full(shape=type.shape, value=0, dtype=type.dtype)
+                if value is None and not wanted and isinstance(type, TensorType)
+                else value
+                for value, wanted, type in zip(result, mask, expected, strict=True)
+            )
+
     def _random_key(self) -> Value:
         if self._key is None:
             self._key = self._builder.input("random_key", TensorType((1,), torch.int64))
@@ -366,35 +424,8 @@ class _Translation:
         graph.eliminate_dead_code(is_impure_node=_must_stay)
         alive = set(graph.nodes)
         work = [(report, [node for node in added if node in alive]) for report, added in self._work]
-        refused = [
-            node for _, living in work for node in living if "refusal" in node.meta and "requested" not in node.meta
-        ]
-        if refused and self._options.fallback == "error":
-            raise self._unsupported(refused)
         key = self._key.node if self._key is not None else None
         return Dialect(graph, self._captured, outputs, self._attributes, key, work)
-
-    def _unsupported(self, refused: list[fx.Node]) -> UnsupportedOpError:
-        first = refused[0]
-        call = first.meta.get("call")
-        name = op_name(first.target)
-        origin = first.meta["origin"]
-        what = str(call) if call is not None else f"{name} -> {first.meta['type']}"
-        if origin.op not in ("", name):
-            what += f" (out of {origin.op})"
-        others = sorted({op_name(inner.target) for inner in refused} - {name})
-        more = f"\n  also refused in this graph: {', '.join(others)}" if others else ""
-        way = (
-            f"implement it (@implements(prims.{name}))"
-            if isinstance(first.target, Prim)
-            else f"claim it (@implements(torch.ops.{origin.op or name}))"
-        )
-        hint = f"{way}, or compile with options={{'fallback': 'allow'}}"
-        return UnsupportedOpError(
-            f"backend {self._backend.name!r} cannot run {what}: {first.meta['refusal']}, and fallback is 'error'{more}",
-            location=origin.location,
-            hint=hint,
-        )
 
 
 def _must_stay(node: fx.Node) -> bool:
@@ -445,6 +476,14 @@ def _types(value: Any) -> Any:
 
 def _is_foreign_value(item: Any) -> bool:
     return isinstance(item, Value) and item.dtype not in dtypes.ANY
+
+
+def _types_of_picks(node: fx.Node) -> tuple[Any, ...]:
+    """Types of the results of a call without a fake value, by the calls that pick them; None where unknown."""
+    picks = {int(user.args[1]): user for user in node.users if user.target is operator.getitem}  # type: ignore[arg-type]
+    return tuple(
+        _types(picks[index].meta.get("val")) if index in picks else None for index in range(max(picks, default=-1) + 1)
+    )
 
 
 def _flat_types(expected: Any) -> tuple[TensorType, ...] | None:

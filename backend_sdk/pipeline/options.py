@@ -41,6 +41,8 @@ class Options:
     def parse(given: Mapping[str, Any] | None) -> Options:
         """Options from the user's dict. Raises `OptionError` for an unknown name or value."""
         known = {field.name for field in fields(Options)}
+        if given is not None and not isinstance(given, Mapping):
+            raise OptionError(f"options are a dict, not {given!r}", hint="options={'fallback': 'error'}")
         values: dict[str, Any] = {}
         for name, value in (given or {}).items():
             if name not in known:

@@ -17,9 +17,9 @@ from typing import Any
 from torch import fx
 
 from backend_sdk.backend import Backend
-from backend_sdk.contract import Region, op_name
+from backend_sdk.contract import Region
 from backend_sdk.graph.runnable import symbols_of
-from backend_sdk.pipeline.decompose import STRUCTURAL, Dialect
+from backend_sdk.pipeline.decompose import Dialect, is_structural
 from backend_sdk.spec import BoundaryType, SymExpr, TensorType
 from backend_sdk.spec.symbolic import symbol
 from backend_sdk.torch_compat.ops import has_effect, is_random
@@ -110,7 +110,7 @@ def _constants(nodes: list[fx.Node], native: set[fx.Node]) -> set[fx.Node]:
     constants: set[fx.Node] = set()
     late = {symbol for node in nodes for symbol in node.meta.get("binds", ())}
     for node in nodes:
-        if node not in native or node.target is operator.getitem or op_name(node.target) not in STRUCTURAL:
+        if node not in native or node.target is operator.getitem or not is_structural(node.target):
             continue
         made_of_constants = all(source in constants for source in node.all_input_nodes)
         if made_of_constants and not (late and late & symbols_of((node.meta["type"], node.args, node.kwargs))):
@@ -182,7 +182,7 @@ def _demote_small(placement: _Placement, minimum: int) -> bool:
     work: dict[int, int] = {}
     placed = [node for node in placement.native if node in placement.stages]
     for node in placed:
-        if node.target is not operator.getitem and op_name(node.target) not in STRUCTURAL:
+        if node.target is not operator.getitem and not is_structural(node.target):
             work[placement.stages[node]] = work.get(placement.stages[node], 0) + 1
     small = [node for node in placed if work.get(placement.stages[node], 0) < minimum]
     for node in small:

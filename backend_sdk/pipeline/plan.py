@@ -71,6 +71,7 @@ def make_plan(dialect: Dialect, steps: Sequence[Step], kernels: Sequence[Kernel 
         buffers=tuple(buffers),
         outputs=outputs,
         frees=_frees(steps, last_read, returned),
+        computes=backend.capability.computes,
     )
 
 

@@ -19,7 +19,11 @@ NATIVE, DECOMPOSED, FALLBACK, FREE = "native", "decomposed", "fallback", "free"
 
 @dataclass
 class NodeReport:
-    """One node of the captured graph. ``reasons`` say why the backend refused it or what it descended from."""
+    """One node of the captured graph. ``reasons`` say why the backend refused it or what it descended from.
+
+    ``bytes_crossing`` is what its eager parts read from regions and regions read from them: None when that depends
+    on symbolic sizes, and then ``bytes_crossing_symbolic`` is the expression.
+    """
 
     name: str
     op: str
@@ -27,11 +31,19 @@ class NodeReport:
     ops: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     location: str | None = None
+    bytes_crossing: int | None = 0
+    bytes_crossing_symbolic: str | None = None
 
 
 @dataclass
 class GraphReport:
-    """One compiled graph. Byte counts are of static shapes; symbolic ones count as their text."""
+    """One compiled graph.
+
+    ``bytes_crossing`` is the sum over its nodes: a value that eager reads from a region counts once, at the first
+    reader, and one that regions read from eager counts once for each region. Graph inputs and results do not count.
+    It is None when it depends on symbolic sizes, and then ``bytes_crossing_symbolic`` is the expression.
+    ``arena_bytes`` is None when the arena's size is dynamic.
+    """
 
     backend: str
     kind: str
@@ -39,8 +51,9 @@ class GraphReport:
     regions: int = 0
     kernels: int = 0
     eager_steps: int = 0
-    bytes_crossing: int | str = 0
-    arena_bytes: int | str = 0
+    bytes_crossing: int | None = 0
+    bytes_crossing_symbolic: str | None = None
+    arena_bytes: int | None = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -48,6 +61,13 @@ class GraphReport:
         """Number of nodes by verdict."""
         counted = Counter(node.verdict for node in self.nodes)
         return {verdict: counted.get(verdict, 0) for verdict in (NATIVE, DECOMPOSED, FALLBACK, FREE)}
+
+    @property
+    def sizes(self) -> str:
+        """The numbers of steps and bytes, in words."""
+        crossing = self.bytes_crossing_symbolic if self.bytes_crossing is None else self.bytes_crossing
+        arena = "of dynamic size" if self.arena_bytes is None else f"{self.arena_bytes} bytes"
+        return f"{self.regions} regions, {self.eager_steps} eager steps, {crossing} bytes crossing, arena {arena}"
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data."""

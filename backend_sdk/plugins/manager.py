@@ -103,7 +103,7 @@ class PluginRegistry:
         Raises `RegistryError` for something that is not a backend, `PluginCollisionError` for a name that an
         installed package or another class has, `BrokenPluginError` for wrong ``hooks``.
         """
-        from backend_sdk.backend import Backend
+        from backend_sdk.backend import Backend, check_name
 
         made = backend() if isinstance(backend, type) and issubclass(backend, Backend) else backend
         if not isinstance(made, Backend):
@@ -111,6 +111,7 @@ class PluginRegistry:
                 f"register_backend({backend!r}): not a backend",
                 hint="pass an instance or a subclass of backend_sdk.Backend",
             )
+        check_name(made)  # Its constructor may have changed it after the check.
         name, cls = made.name, type(made)
         declared = discovery.installed().backends.get(name)
         if declared:

@@ -3,6 +3,9 @@
 Does not: say how aten reaches it (`backend_sdk.decomp` does).
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from backend_sdk.errors import nearest
 from backend_sdk.prims.activation import (
     gelu,
     log_softmax,
@@ -226,3 +229,10 @@ __all__ = [
     "tanh",
     "trunc",
 ]
+
+if not TYPE_CHECKING:  # A type checker knows the names, and takes a module's __getattr__ for "any name".
+
+    def __getattr__(name: str) -> NoReturn:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        # Dunders are what Python itself looks for.
+        raise AttributeError(message if name.startswith("__") else f"{message}: {nearest(name, __all__)}")

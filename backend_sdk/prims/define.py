@@ -47,6 +47,7 @@ def prim(
     profiles: tuple[str, ...] = ("base",),
     variadic: bool = False,
     differentiable: bool = True,
+    structural: bool = False,
     identity: Callable[..., bool] | None = None,
 ) -> Callable[[_Reference], Prim]:
     """Define a prim. ``identity(type, **attributes)`` says when the op returns its operand unchanged."""
@@ -62,6 +63,7 @@ def prim(
                 specials=specials,
                 profiles=profiles,
                 differentiable=differentiable,
+                structural=structural,
                 identity=identity,
             )
         )

@@ -378,6 +378,7 @@ def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:
 
 
 @prim(
+    structural=True,
     shape=_convert_shape,
     operands=(_T,),
     results=(FromAttribute("dtype"),),

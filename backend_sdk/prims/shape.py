@@ -35,6 +35,7 @@ def _full_shape(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Shape:
 
 
 @prim(
+    structural=True,
     shape=_full_shape,
     operands=(),
     results=(FromAttribute("dtype"),),
@@ -59,6 +60,7 @@ def _iota_shape(*, length: Dim, dtype: torch.dtype) -> Shape:
 
 
 @prim(
+    structural=True,
     shape=_iota_shape,
     operands=(),
     results=(FromAttribute("dtype", dtypes.REAL),),
@@ -85,6 +87,7 @@ def _reshape_shape(x: TensorType, *, shape: Shape) -> Shape:
 
 
 @prim(
+    structural=True,
     shape=_reshape_shape,
     operands=(_T,),
     results=(_T,),
@@ -109,6 +112,7 @@ def _permute_shape(x: TensorType, *, dims: tuple[int, ...]) -> Shape:
 
 
 @prim(
+    structural=True,
     shape=_permute_shape,
     operands=(_T,),
     results=(_T,),
@@ -142,6 +146,7 @@ def _broadcast_shape(x: TensorType, *, shape: Shape, dims: tuple[int, ...]) -> S
 
 
 @prim(
+    structural=True,
     shape=_broadcast_shape,
     operands=(_T,),
     results=(_T,),

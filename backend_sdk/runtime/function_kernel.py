@@ -16,22 +16,29 @@ from torch import fx
 from backend_sdk.contract import Kernel, Region, op_name
 from backend_sdk.errors import KernelError, KernelOutputError, KernelRaisedError
 from backend_sdk.graph.runnable import symbol_sources
+from backend_sdk.runtime.device import Device
+from backend_sdk.runtime.inspection import Operands
 from backend_sdk.runtime.source import SourceWriter
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import concrete
+from backend_sdk.torch_compat.ops import has_effect
 
 Function = Callable[..., Any]
+# Who is at fault, and the user's source line; called on failure.
+Subject = Callable[[], tuple[str, str | None]]
 
 
-def function_kernel(region: Region, functions: Mapping[fx.Node, Function], backend: str) -> Kernel:
+def function_kernel(
+    region: Region, functions: Mapping[fx.Node, Function], backend: str, device: Device | None = None
+) -> Kernel:
     """A kernel that calls ``functions[node]`` for each call of the region, as one generated Python function.
 
     Each function is called like the op (operands by position, attributes by keyword) and returns the result,
-    or a sequence of them.
+    or a sequence of them, on ``device`` when one is given. It never writes into its operands.
     """
 
     def diagnose(inputs: Sequence[Any]) -> Sequence[torch.Tensor]:
-        return _run_checked(region.graph, functions, inputs, backend)
+        return _run_checked(region.graph, functions, inputs, backend, device)
 
     return Kernel(_generate(region.name, region.graph, functions), allocates_outputs=True, diagnose=diagnose)
 
@@ -91,6 +98,7 @@ def _run_checked(
     functions: Mapping[fx.Node, Function],
     inputs: Sequence[Any],
     backend: str,
+    device: Device | None,
 ) -> Sequence[torch.Tensor]:
     """Run call by call and check what each function returns. Raises a `KernelError` that names the op."""
     values: dict[fx.Node, Any] = {}
@@ -113,11 +121,16 @@ def _run_checked(
         arguments = concrete(fx.node.map_arg(node.args, values.__getitem__), symbols)
         attributes = fx.node.map_arg(node.kwargs, values.__getitem__)
         attributes = {key: concrete(value, symbols) for key, value in attributes.items()}
+        subject = functools.partial(_who, node, backend)
+        operands = Operands(() if has_effect(node.target) else (*arguments, *attributes.values()))
         try:
             values[node] = functions[node](*arguments, **attributes)
+            if device is not None and device.asynchronous:
+                device.synchronize()
         except Exception as error:
             raise raised(node, backend, error) from error
-        check_results(values[node], node.meta["type"], symbols, functools.partial(_who, node, backend))
+        check_results(values[node], node.meta["type"], symbols, subject, device)
+        check_operands(operands, subject)
     raise AssertionError("a region's graph ends in an output node")
 
 
@@ -125,7 +138,7 @@ def raised(node: fx.Node, backend: str, error: Exception) -> KernelError:
     """The error for a kernel function that raised."""
     return KernelRaisedError(
         f"{_subject(node, backend)} raised {type(error).__name__}: {error}",
-        location=_location(node),
+        location=node_location(node),
         hint="the traceback above this error shows where in the kernel",
     )
 
@@ -136,7 +149,7 @@ def _subject(node: fx.Node, backend: str) -> str:
 
 
 def _who(node: fx.Node, backend: str) -> tuple[str, str | None]:
-    return _subject(node, backend), _location(node)
+    return _subject(node, backend), node_location(node)
 
 
 def region_ops(region: Region) -> list[str]:
@@ -146,7 +159,7 @@ def region_ops(region: Region) -> list[str]:
 
 def region_location(region: Region) -> str | None:
     """The first line of the user's that a region runs."""
-    return next(filter(None, map(_location, region.graph.nodes)), None)
+    return next(filter(None, map(node_location, region.graph.nodes)), None)
 
 
 def region_subject(region: Region, backend: str) -> str:
@@ -154,7 +167,8 @@ def region_subject(region: Region, backend: str) -> str:
     return f"backend {backend!r}: the kernel of {region.name} ({', '.join(region_ops(region))})"
 
 
-def _location(node: fx.Node) -> str | None:
+def node_location(node: fx.Node) -> str | None:
+    """The user's line that a call comes from."""
     origin = node.meta.get("origin")
     return origin.location if origin is not None else None
 
@@ -163,9 +177,10 @@ def check_results(
     results: Any,
     expected: TensorType | tuple[TensorType, ...],
     symbols: Mapping[str, int | float],
-    subject: Callable[[], tuple[str, str | None]],
+    subject: Subject,
+    device: Device | None = None,
 ) -> None:
-    """Raise `KernelOutputError` unless ``results`` are tensors of the ``expected`` types.
+    """Raise `KernelOutputError` unless ``results`` are tensors of the ``expected`` types, on ``device``.
 
     ``subject()`` is called on failure: who returned them, and the user's source line.
     """
@@ -193,6 +208,25 @@ def check_results(
             raise KernelOutputError(
                 f"{who} returned {got}{which}, expected {wanted}", location=location, hint=f"return {wanted}"
             )
+        if device is not None and not device.accepts(result.device):
+            who, location = subject()
+            raise KernelOutputError(
+                f"{who} returned {type}{which} on {str(result.device)!r}, expected it on {device.type!r}",
+                location=location,
+                hint="return a tensor in memory of the backend's own device",
+            )
+
+
+def check_operands(operands: Operands, subject: Subject) -> None:
+    """Raise `KernelOutputError` when a kernel wrote into what it was to read."""
+    changed = operands.changed()
+    if changed is not None:
+        who, location = subject()
+        raise KernelOutputError(
+            f"{who} wrote into its operand {changed}",
+            location=location,
+            hint="compute into new memory: others read the operand too, and it may be the user's own tensor",
+        )
 
 
 def _describe(value: Any) -> str:

@@ -85,7 +85,7 @@ class Output:
 class Plan:
     """Actions in order, with buffers and results. ``frees[i]`` are the names that nothing needs after action i.
 
-    ``key`` names the hidden input of random ops.
+    ``key`` names the hidden input of random ops. ``computes`` is the backend's `Capability.computes`.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Plan:
     buffers: tuple[Buffer, ...]
     outputs: tuple[Output, ...]
     frees: tuple[tuple[str, ...], ...]
+    computes: bool = True
 
     def __str__(self) -> str:
         lines = [f"plan {self.name}:"]

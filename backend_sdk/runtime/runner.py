@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from backend_sdk.contract import Kernel
-from backend_sdk.errors import KernelError, KernelRaisedError, SdkError
+from backend_sdk.errors import KernelError, KernelOutputError, KernelRaisedError, SdkError
 from backend_sdk.graph.runnable import bound_symbols, symbols_of
 from backend_sdk.runtime.arena import Arena, Lifetime, layout
 from backend_sdk.runtime.eager import reach, with_strides, write
-from backend_sdk.runtime.function_kernel import check_results, region_location, region_subject
+from backend_sdk.runtime.function_kernel import check_operands, check_results, region_location, region_subject
+from backend_sdk.runtime.inspection import Operands, untouched
 from backend_sdk.runtime.plan import Buffer, EagerAction, KernelAction, Output, Plan, View
 from backend_sdk.runtime.source import SourceWriter
 from backend_sdk.spec import SymExpr, TensorType
@@ -119,6 +119,10 @@ class _Program:
         self._plan = plan
         self._writer = SourceWriter(plan.name)
         self._checked: dict[str, Any] = {}
+        # Of an asynchronous device: kernels that may still run, what they write, and what to drop after them.
+        self._running: list[KernelAction] = []
+        self._written: set[str] = set()
+        self._dead: list[str] = []
         self._own_buffers = {buffer.name: buffer for buffer in plan.buffers if not buffer.in_arena}
         self.arena = ArenaPool(plan)
         self._write()
@@ -140,8 +144,7 @@ class _Program:
                 self._kernel(action)
             else:
                 self._eager(action)
-            if self._plan.frees[index]:
-                self._emit(f"del {', '.join(map(_local, self._plan.frees[index]))}")
+            self._free(map(_local, self._plan.frees[index]))
         self._leave()
         failed = writer.bind(_Failure(self._plan), "failed")
         writer.line("except Exception as error:")
@@ -150,6 +153,23 @@ class _Program:
 
     def _emit(self, text: str) -> None:
         self._writer.line(text, indent=2)
+
+    def _free(self, names: Iterable[str]) -> None:
+        """Drop values; those that a kernel may still be reading, when it has finished."""
+        self._dead += names
+        if self._dead and not self._running:
+            self._emit(f"del {', '.join(self._dead)}")
+            self._dead.clear()
+
+    def _synchronize(self) -> None:
+        """Wait for the kernels that were started since the last time. Costs nothing where kernels do not outlast
+        their call."""
+        if self._running:
+            wait = _Synchronization(self._plan, tuple(self._running))
+            self._emit(f"{self._writer.bind(wait, 'synchronize')}()")
+            self._running.clear()
+            self._written.clear()
+            self._free(())
 
     def _enter(self) -> None:
         inputs = [(_local(name), type) for name, type in self._plan.inputs]
@@ -180,16 +200,19 @@ class _Program:
     def _kernel(self, action: KernelAction) -> None:
         arguments = self._kernel_inputs(action)
         kernel = action.kernel
+        if self._plan.device.asynchronous:
+            self._running.append(action)
+            self._written.update(action.outputs)
         if not kernel.allocates_outputs:
             for name in action.outputs:
                 if name in self._own_buffers:
                     self._emit(f"{_local(name)} = {self._empty(self._own_buffers[name])}")
-            self._emit(f"{self._writer.bind(kernel.run, 'kernel')}({arguments}, {self._tuple(action.outputs)})")
+            name = self._writer.bind_alone(kernel.run, "kernel")
+            self._checked[name] = _WritingCheck(action, self._plan)
+            self._emit(f"{name}({arguments}, {self._tuple(action.outputs)})")
             return
-        check = _RegionCheck(action, self._plan.backend)
-        name = self._writer.bind(check, "kernel")
-        if kernel.diagnose is not None:
-            self._checked[name] = _diagnosing(kernel)
+        name = self._writer.bind(_RegionCheck(action, self._plan), "kernel")
+        self._checked[name] = _ReturningCheck(action, self._plan)
         symbols = sorted(symbols_of(tuple(out.type for out in action.region.outputs)))
         table = f"{{{', '.join(f'{symbol!r}: {symbol}' for symbol in symbols)}}}"
         targets = "".join(_local(output) + ", " for output in action.outputs)
@@ -203,10 +226,23 @@ class _Program:
             if isinstance(declared, SymExpr):
                 items.append(name)
             elif declared.strides is None and name in self._loose:
-                items.append(f"{_local(name)}.contiguous()")
+                items.append(self._dense(name))
             else:
                 items.append(_local(name))
         return f"({''.join(item + ', ' for item in items)})"
+
+    def _dense(self, name: str) -> str:
+        """A value in dense memory, which outlives the kernel that reads it."""
+        if not self._plan.device.asynchronous:
+            return f"{_local(name)}.contiguous()"
+        copy = f"c_{len(self._writer.lines)}_{name}"
+        if name in self._written:
+            wait = self._writer.bind(_Synchronization(self._plan, tuple(self._running)), "synchronize")
+            self._emit(f"{copy} = {self._writer.bind(_dense_after, 'dense')}({_local(name)}, {wait})")
+        else:
+            self._emit(f"{copy} = {_local(name)}.contiguous()")
+        self._dead.append(copy)
+        return copy
 
     @functools.cached_property
     def _loose(self) -> frozenset[str]:
@@ -221,6 +257,10 @@ class _Program:
 
     def _eager(self, action: EagerAction) -> None:
         call = action.call
+        reads = {leaf.name for leaf in call.leaves if not isinstance(leaf, SymExpr)}
+        # What has an effect may write into what a kernel is still reading.
+        if action.has_effect or not self._written.isdisjoint(reads):
+            self._synchronize()
         leaves = "".join(
             (leaf.source if isinstance(leaf, SymExpr) else _local(leaf.name)) + ", " for leaf in call.leaves
         )
@@ -240,6 +280,7 @@ class _Program:
 
     def _leave(self) -> None:
         self._emit(f"step = {len(self._plan.actions)}")
+        self._synchronize()
         items = [self._result(output, index) for index, output in enumerate(self._plan.outputs)]
         if self.arena.names:
             self._emit(f"{self._writer.bind(self.arena, 'arena')}.give_back(sizes, arena)")
@@ -386,28 +427,121 @@ def _copy(tensor: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor
     return tensor.clone() if strides is None else with_strides(tensor, strides)
 
 
-def _diagnosing(kernel: Kernel) -> Callable[..., Any]:
-    diagnose = kernel.diagnose
-    assert diagnose is not None
-    return lambda inputs, symbols: diagnose(inputs)
+def _dense_after(tensor: torch.Tensor, synchronize: Callable[[], None]) -> torch.Tensor:
+    """``tensor``, or a dense copy of it when the kernels that write it have finished."""
+    if tensor.is_contiguous():
+        return tensor
+    synchronize()
+    return tensor.contiguous()
 
 
-class _RegionCheck:
-    """Runs an allocating kernel and checks what it returns."""
+class _Synchronization:
+    """Waits for the kernels of ``actions``. What that raises is theirs."""
 
-    def __init__(self, action: KernelAction, backend: str) -> None:
+    def __init__(self, plan: Plan, actions: tuple[KernelAction, ...]) -> None:
+        self._plan = plan
+        self._actions = actions
+
+    def __call__(self) -> None:
+        try:
+            self._plan.device.synchronize()
+        except Exception as error:
+            subjects = [region_subject(action.region, self._plan.backend) for action in self._actions]
+            raise KernelRaisedError(
+                f"{' or '.join(subjects)} raised {type(error).__name__}: {error} (when the device was synchronized)",
+                location=next(filter(None, (region_location(action.region) for action in self._actions)), None),
+                hint="the traceback above this error shows what synchronize() raised",
+            ) from error
+
+
+class _Check:
+    """Runs the kernel of a region and checks what it does."""
+
+    def __init__(self, action: KernelAction, plan: Plan) -> None:
         self._run = action.kernel.run
         self._types = tuple(output.type for output in action.region.outputs)
         self._region = action.region
-        self._backend = backend
+        self._plan = plan
+        self._device = plan.device
+
+    def _synchronize(self) -> None:
+        if self._device.asynchronous:
+            self._device.synchronize()
+
+    def _subject(self) -> tuple[str, str | None]:
+        return region_subject(self._region, self._plan.backend), region_location(self._region)
+
+
+class _RegionCheck(_Check):
+    """Checks the types of what an allocating kernel returns. Runs in every call."""
 
     def __call__(self, inputs: tuple[Any, ...], symbols: dict[str, int]) -> Sequence[torch.Tensor]:
         results: Sequence[torch.Tensor] = self._run(inputs)
-        check_results(results, self._types, symbols, self._subject)
+        check_results(results, self._types, symbols, self._subject, self._device)
         return results
 
-    def _subject(self) -> tuple[str, str | None]:
-        return region_subject(self._region, self._backend), region_location(self._region)
+
+class _ReturningCheck(_RegionCheck):
+    """Checks all of an allocating kernel: op by op where it can diagnose itself, else its operands as well."""
+
+    def __init__(self, action: KernelAction, plan: Plan) -> None:
+        super().__init__(action, plan)
+        self._diagnoses = action.kernel.diagnose is not None
+        self._run = action.kernel.diagnose or action.kernel.run
+
+    def __call__(self, inputs: tuple[Any, ...], symbols: dict[str, int]) -> Sequence[torch.Tensor]:
+        self._synchronize()
+        operands = Operands(() if self._diagnoses else inputs)
+        results = super().__call__(inputs, symbols)
+        self._synchronize()
+        check_operands(operands, self._subject)
+        return results
+
+
+class _WritingCheck(_Check):
+    """Checks a kernel that writes into the plan's buffers: that it does, and into nothing else."""
+
+    def __call__(self, inputs: tuple[Any, ...], outputs: tuple[torch.Tensor, ...]) -> None:
+        self._synchronize()
+        operands = Operands(inputs)
+        places = [_place(output) for output in outputs]
+
+        def run() -> None:
+            self._run(inputs, outputs)
+            self._synchronize()
+            self._check_places(outputs, places)
+            check_operands(operands, self._subject)
+
+        if not self._plan.computes:
+            run()
+            return
+        left = untouched(run, outputs)
+        if left is not None:
+            index, count = left
+            who, location = self._subject()
+            type = TensorType(tuple(outputs[index].shape), outputs[index].dtype)
+            raise KernelOutputError(
+                f"{who} left {count} of {outputs[index].numel()} elements of its output {index} ({type}) unwritten",
+                location=location,
+                hint="write every element of outputs; a backend that computes nothing says Capability(computes=False)",
+            )
+
+    def _check_places(self, outputs: tuple[torch.Tensor, ...], places: list[tuple[Any, ...]]) -> None:
+        for index, (output, place) in enumerate(zip(outputs, places, strict=True)):
+            if _place(output) != place:
+                who, location = self._subject()
+                shape, dtype = place[:2]
+                wanted, got = TensorType(shape, dtype), TensorType(tuple(output.shape), output.dtype)
+                what = "gave it other memory or strides" if got == wanted else f"made it {got}"
+                raise KernelOutputError(
+                    f"{who} did not write into its output {index} ({wanted}) as it is, but {what}",
+                    location=location,
+                    hint=f"write into the memory that it has: outputs[{index}].copy_(result)",
+                )
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tuple(tensor.shape), tensor.dtype, tensor.stride(), tensor.device, tensor.data_ptr()
 
 
 class _Failure:
@@ -420,6 +554,7 @@ class _Failure:
         self._plan = plan
 
     def __call__(self, step: int, error: Exception, local: dict[str, Any]) -> Exception:
+        self._finish()
         if isinstance(error, KernelError):
             # Op by op already, or a kernel of a region that returned something wrong: find out which op did.
             named = isinstance(error, KernelRaisedError) or error.__cause__ is not None
@@ -428,6 +563,15 @@ class _Failure:
         if action is None:
             return error if isinstance(error, SdkError) else self._outside(error)
         return self._diagnose(step, local) or self._raised(action, error)
+
+    def _finish(self) -> None:
+        """Kernels that still run read and write what this call is about to give up."""
+        if self._plan.device.asynchronous:
+            try:
+                self._plan.device.synchronize()
+            except Exception:
+                # The failure that is being explained came first.
+                log.exception("backend %r: its device failed while it was synchronized", self._plan.backend)
 
     def _action(self, step: int) -> KernelAction | None:
         action = self._plan.actions[step] if 0 <= step < len(self._plan.actions) else None

@@ -35,11 +35,14 @@ class SourceWriter:
     def bind(self, value: Any, prefix: str) -> str:
         """A global name for ``value``: ``prefix`` and a number in capitals, which no graph value's name is."""
         known = self._names.get(id(value))
-        if known is not None:
-            return known
-        name = f"{prefix}_{len(self._names)}".upper()
+        if known is None:
+            known = self._names[id(value)] = self.bind_alone(value, prefix)
+        return known
+
+    def bind_alone(self, value: Any, prefix: str) -> str:
+        """A global name that no other `bind` of the same ``value`` gets: it can be replaced by itself."""
+        name = f"{prefix}_{len(self.globals)}".upper()
         self.globals[name] = value
-        self._names[id(value)] = name
         return name
 
     def literal(self, value: Any, name_of: Callable[[Any], str | None] = lambda value: None) -> str:

@@ -73,6 +73,7 @@ class Prim:
 
     ``shape_rule`` gets operand types and attributes and returns the result's shape, or a list of shapes when
     the op has several results; it raises `DialectError` through `refuse` for operands that do not fit.
+    ``structural`` ops shape, convert or make constants: they carry no work of their own.
     """
 
     kind = "prim"
@@ -88,6 +89,7 @@ class Prim:
         specials: SpecialValues,
         profiles: Iterable[str],
         differentiable: bool = True,
+        structural: bool = False,
         identity: Callable[..., bool] | None = None,
     ) -> None:
         self.reference = reference
@@ -102,6 +104,7 @@ class Prim:
         self.specials = specials
         self.profiles = tuple(profiles)
         self.differentiable = differentiable
+        self.structural = structural
         self.identity = identity
         parameters = self.signature.parameters.values()
         self.operand_names = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)

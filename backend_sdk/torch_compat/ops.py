@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
@@ -16,6 +16,22 @@ def is_overload(value: Any) -> TypeGuard[OpOverload]:
 def is_higher_order(value: Any) -> bool:
     """Whether ``value`` is a higher-order operator (``cond``, ``while_loop``, ...)."""
     return isinstance(value, HigherOrderOperator)
+
+
+class SchemaArgument(NamedTuple):
+    """One argument of an overload, as its schema declares it."""
+
+    name: str
+    keyword_only: bool
+    required: bool
+
+
+def schema_arguments(op: OpOverload) -> list[SchemaArgument]:
+    """What an overload takes, in order."""
+    return [
+        SchemaArgument(argument.name, argument.kwarg_only, not argument.has_default_value())
+        for argument in op._schema.arguments
+    ]
 
 
 def name_arguments(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

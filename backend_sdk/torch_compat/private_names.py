@@ -122,6 +122,12 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "a backend that is registered anew, or taken back, goes on as the old one",
     ),
     PrivateName(
+        "torch.autograd.graph:_sequence_nr",
+        f"{_HERE}.gradients",
+        "tells what a call recorded from what was recorded before it",
+        "explain() does not compile backward graphs",
+    ),
+    PrivateName(
         "torch._dynamo.convert_frame",
         f"{_HERE}.graph_breaks",
         "holds one of the two logs that say where capturing gave up",

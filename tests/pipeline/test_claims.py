@@ -5,6 +5,8 @@ Without this a vendor's fast kernel is not used, or is used for what it cannot d
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -202,7 +204,7 @@ def test_a_region_too_small_to_be_worth_it_stays_in_eager(make_backend, collecte
     assert graph.regions == 1
     verdicts = {node.op: node.verdict for node in graph.nodes}
     assert verdicts["aten.exp.default"] == "fallback" and verdicts["aten.tanh.default"] == "native"
-    assert "its region has fewer than 2 computing nodes" in reasons_of(collected)
+    assert "exp: its region has fewer than 2 computing nodes" in reasons_of(collected)
     # Alone in its graph it is worth it: there is no crossing to save.
     run(torch.exp, backend, x)
     assert collected[-1].regions == 1
@@ -258,3 +260,153 @@ def test_composites_of_the_contract_run_whole_as_their_body(register):
         return F.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True).softmax(-1)
 
     run(f, backend, torch.randn(5, 4), torch.randn(6, 4), options={"fallback": "error"})
+
+
+def test_dtypes_limit_operands_not_what_follows_from_them(make_backend, calls, collected):
+    """The result of a comparison is bool whatever is compared; ``iota`` has nothing but its result."""
+
+    @implements(prims.gt, dtypes={torch.float32})
+    def gt(x, y):
+        calls.append("gt")
+        return x > y
+
+    @implements(prims.iota, dtypes={torch.int64})
+    def iota(**attributes):
+        calls.append("iota")
+        return prims.iota.reference(**attributes)
+
+    backend = make_backend("acme", without=("gt", "iota"), gt=staticmethod(gt), iota=staticmethod(iota))
+    run(lambda x, y: x > y, backend, torch.randn(3), torch.randn(3), options={"fallback": "error"})
+    run(lambda x: x + torch.arange(3), backend, torch.randn(3), options={"fallback": "error"})
+    assert set(calls) == {"gt", "iota"}
+    run(lambda x, y: x > y, backend, torch.randn(3).double(), torch.randn(3).double())
+    assert "gt: its kernel for gt takes float32, not float64" in reasons_of(collected)
+    node = backend_sdk.Node(prims.iota, (), (backend_sdk.TensorType((3,), torch.int32),), {})
+    assert backend_sdk.get_backend("acme").supports(node) == no("its kernel for iota takes int64, not int32")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "choices"),
+    [
+        ("denormals", "flsuh", "did you mean 'flush'? known: flush, preserve"),
+        ("denormals", None, "known: flush, preserve"),
+        ("minimum_region", -3, "from 0 on"),
+        ("minimum_region", True, "from 0 on"),
+        ("max_rank", -1, "None for no limit"),
+        ("max_rank", 2.5, "None for no limit"),
+        ("dtypes", frozenset({"float32"}), "torch.float32"),
+        ("dtypes", torch.float32, "frozenset"),
+        ("accumulation_dtype", torch.int32, "torch.float32"),
+    ],
+)
+def test_capability_that_means_nothing(field, value, choices):
+    with pytest.raises(errors.RegistryError) as caught:
+        Capability(**{field: value})
+    assert f"Capability({field}={value!r})" in str(caught.value) and choices in str(caught.value)
+
+
+@pytest.mark.parametrize("op", ["softmx", "aten.exp.default", "prims.exp", ""])
+def test_limitation_that_covers_nothing(make_backend, op):
+    with pytest.raises(errors.RegistryError) as caught:
+        make_backend("acme", limitations=(Limitation(op, "too slow"),))
+    text = str(caught.value)
+    assert f"backend 'acme': its Limitation({op!r}, 'too slow') covers nothing" in text
+    assert "'*'" in text
+    if op == "softmx":
+        assert "did you mean 'softmax'?" in text
+
+
+def test_limitation_of_a_claimed_overload(make_backend, collected):
+    @implements(torch.ops.aten.hardswish.default)
+    def hardswish(x):
+        raise AssertionError("it has a limitation")
+
+    backend = make_backend(
+        "acme", hardswish=staticmethod(hardswish), limitations=(Limitation("aten.hardswish.default", "errata 7"),)
+    )
+    run(F.hardswish, backend, torch.randn(3))
+    assert "aten.hardswish.default: declared limitation: errata 7" in reasons_of(collected)
+
+
+@pytest.mark.parametrize(("expires", "said"), [((2020, 1, 2), " (expired on 2020-01-02)"), ((9000, 1, 1), "")])
+def test_limitation_that_expired_covers_and_says_so(make_backend, collected, expires, said):
+    backend = make_backend("acme", limitations=(Limitation("exp", "errata 7", expires=datetime.date(*expires)),))
+    run(torch.exp, backend, torch.randn(3))
+    assert reasons_of(collected) == [f"exp: declared limitation: errata 7{said}"]
+
+
+def test_op_that_the_contract_lacks_has_near_names():
+    with pytest.raises(AttributeError, match=r"backend_sdk.prims' has no attribute 'softmx': did you mean 'softmax'\?"):
+        _ = prims.softmx
+    assert not hasattr(prims, "__no_such_dunder__")
+    with pytest.raises(ImportError):
+        from backend_sdk.prims import softmx  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("op", "function", "hint"),
+    [
+        (torch.ops.aten.exp.default, lambda a, b, c: a, "def exp(self):"),
+        (torch.ops.aten.exp.default, lambda: None, "def exp(self):"),
+        (torch.ops.aten.gelu.default, lambda x: x, "def gelu(self, *, approximate=...):"),
+        (torch.ops.aten.gelu.default, lambda x, *, approximate: x, "def gelu(self, *, approximate=...):"),
+        (torch.ops.aten.topk.default, lambda x, k, dim, largest, sorted: x, "def topk(self, k, dim=..., "),
+    ],
+)
+def test_function_that_cannot_be_called_like_the_overload(op, function, hint):
+    with pytest.raises(errors.RegistryError) as caught:
+        implements(op)(function)
+    text = str(caught.value)
+    assert f"@implements(torch.ops.{op}): <lambda>() cannot be called like the op: " in text
+    assert f"to fix: {hint}" in text
+
+
+def test_op_that_is_accepted_without_a_function(register):
+    class Eager(backend_sdk.Backend):
+        name = "eager_yes"
+
+        def supports(self, node):
+            return backend_sdk.YES
+
+    def f(x):
+        return torch.exp(x)
+
+    with pytest.raises(errors.LoweringError) as caught:
+        torch.compile(f, backend=register(Eager()))(torch.ones(3))
+    text = str(caught.value)
+    assert "backend 'eager_yes': supports() accepted exp(float32[3]), but no function implements it\n" in text
+    assert "@implements(prims.exp)" in text and "lower()" in text
+    assert "return torch.exp(x)" in text
+
+
+def test_op_that_is_accepted_for_a_dtype_that_no_function_takes(register):
+    class Hasty(backend_sdk.Backend):
+        name = "hasty"
+
+        @implements(prims.exp, dtypes={torch.float32})
+        def exp(x):
+            return torch.exp(x)
+
+        def supports(self, node):
+            return backend_sdk.YES
+
+    with pytest.raises(errors.LoweringError, match="its kernel for exp takes float32, not float64"):
+        torch.compile(torch.exp, backend=register(Hasty()))(torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["_x", "__x", "__init__", "a-b", "2x", None])
+def test_name_that_nobody_can_write(name):
+    with pytest.raises(errors.RegistryError, match="identifier without a leading underscore"):
+        type("Odd", (backend_sdk.Backend,), {"name": name})()
+
+
+def test_name_that_the_constructor_sets_afterwards():
+    class Late(backend_sdk.Backend):
+        name = "late"
+
+        def __init__(self):
+            super().__init__()
+            self.name = "__x"
+
+    with pytest.raises(errors.RegistryError, match="identifier without a leading underscore"):
+        backend_sdk.register_backend(Late())

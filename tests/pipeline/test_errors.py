@@ -502,3 +502,171 @@ def test_fullgraph_gives_torchs_own_error():
     with pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(f, backend="sdk:reference", fullgraph=True)(torch.ones(2))
     works("sdk:reference")
+
+
+# ---- kernels that do what no type shows
+
+
+def writing(run, **attributes):
+    """A backend of destination passing kernels: ``run`` gets the inputs, the outputs and the right results."""
+    from backend_sdk.graph import runnable
+
+    def lower(self, region):
+        module = runnable(region.graph)
+        return backend_sdk.Kernel(lambda inputs, outputs: run(inputs, outputs, module(*inputs)))
+
+    return reference_with("acme", lower=lower, **attributes)
+
+
+def write(inputs, outputs, results):
+    for output, result in zip(outputs, results, strict=True):
+        output.copy_(result)
+
+
+def resize(inputs, outputs, results):
+    outputs[0].resize_(5)
+
+
+def replace(inputs, outputs, results):
+    outputs[0].set_(results[0].clone())
+
+
+def skip(inputs, outputs, results):
+    pass
+
+
+def skip_tail(inputs, outputs, results):
+    outputs[0][:2].copy_(results[0][:2])
+
+
+def overwrite_operand(inputs, outputs, results):
+    write(inputs, outputs, results)
+    inputs[0].mul_(2)
+
+
+WRONG_WRITES = {
+    resize: ("did not write into its output 0 (float32[3, 4]) as it is, but made it float32[5]", "outputs[0].copy_("),
+    replace: (
+        "did not write into its output 0 (float32[3, 4]) as it is, but gave it other memory",
+        "outputs[0].copy_(",
+    ),
+    skip: ("left 12 of 12 elements of its output 0 (float32[3, 4]) unwritten", "every element"),
+    skip_tail: ("left 4 of 12 elements of its output 0 (float32[3, 4]) unwritten", "every element"),
+    overwrite_operand: ("wrote into its operand 0", "compute into new memory"),
+}
+
+
+@pytest.mark.parametrize("kernel", WRONG_WRITES)
+@pytest.mark.parametrize("check", ["first", "always"])
+@pytest.mark.parametrize("place", ["result", "intermediate"])
+def test_kernel_that_writes_wrongly_is_named(register, kernel, check, place):
+    message, hint = WRONG_WRITES[kernel]
+    backend = register(writing(kernel))
+
+    def f(x):
+        y = torch.exp(x) + 1
+        return y if place == "result" else torch.linalg.det(y[:, :3]) * y
+
+    x = torch.rand(3, 4)
+    before = x.clone()
+    with pytest.raises(errors.KernelOutputError) as caught:
+        torch.compile(f, backend=backend, options={"check": check})(x)
+    text = str(caught.value)
+    assert message in text and hint in text
+    assert "backend 'acme': the kernel of region_0 (exp, full, add" in text
+    assert f"{line_of(f)}: y = torch.exp(x) + 1" in text
+    assert torch.equal(x, before), "the user's tensor is not given back"
+
+
+def test_later_wrong_writes_are_seen_when_always_is_asked_for(register):
+    calls = []
+
+    def once_right(inputs, outputs, results):
+        calls.append(1)
+        (write if len(calls) < 3 else skip)(inputs, outputs, results)
+
+    compiled = torch.compile(model, backend=register(writing(once_right)), options={"check": "always"})
+    for _ in range(2):
+        compiled(torch.ones(3))
+    with pytest.raises(errors.KernelOutputError, match="left 3 of 3 elements"):
+        compiled(torch.ones(3))
+
+
+def test_results_that_look_unwritten_are_fine(register):
+    """NaN and the largest integer are results too; and they are what the user gets."""
+    calls = []
+
+    def counted(inputs, outputs, results):
+        calls.append(1)
+        write(inputs, outputs, results)
+
+    def f(x, i):
+        return torch.log(x), i + 1, x < 0
+
+    largest = torch.full((3,), torch.iinfo(torch.int64).max)
+    got = torch.compile(f, backend=register(writing(counted)))(torch.full((3,), -1.0), largest - 1)
+    assert got[0].isnan().all() and torch.equal(got[1], largest) and got[2].all()
+    assert len(calls) <= 2
+
+
+def test_a_backend_that_computes_nothing_leaves_its_outputs(register):
+    backend = register(writing(skip, capability=backend_sdk.Capability(computes=False)))
+    assert torch.compile(model, backend=backend, options={"check": "always"})(torch.ones(3)).shape == (3,)
+
+
+@pytest.mark.parametrize("check", ["first", "always"])
+def test_function_that_writes_into_its_operand_is_named(make_backend, check):
+    def f(x):
+        y = torch.tanh(x)
+        return torch.exp(y) * y
+
+    backend = make_backend("acme", kernels={"exp": lambda x: x.exp_()})
+    with pytest.raises(errors.KernelOutputError) as caught:
+        torch.compile(f, backend=backend, options={"check": check})(torch.ones(3, 4))
+    text = str(caught.value)
+    assert "backend 'acme': the kernel for exp(float32[3, 4]) wrote into its operand 0" in text
+    assert f"{line_of(f, 2)}: return torch.exp(y) * y" in text
+    assert "compute into new memory" in text
+
+
+def test_function_that_writes_into_a_list_of_an_overload_is_named(make_backend):
+    @backend_sdk.implements(torch.ops.aten.cat.default)
+    def cat(tensors, dim=0):
+        result = torch.cat(tensors, dim)
+        tensors[1].zero_()
+        return result
+
+    backend = make_backend("acme", cat=staticmethod(cat))
+    with pytest.raises(errors.KernelOutputError, match="wrote into its operand 0"):
+        torch.compile(lambda x, y: torch.cat([x, y]), backend=backend)(torch.ones(2), torch.ones(2))
+
+
+def test_returning_kernel_that_writes_into_its_operand_is_named(register):
+    kernel = backend_sdk.Kernel(lambda inputs: [inputs[0].exp_().add_(1)], allocates_outputs=True)
+    backend = register(reference_with("acme", lower=lambda self, region: kernel))
+    with pytest.raises(errors.KernelOutputError) as caught:
+        torch.compile(model, backend=backend)(torch.ones(3, 4))
+    text = str(caught.value)
+    assert "backend 'acme': the kernel of region_0 (exp, full, add) wrote into its operand 0" in text
+    assert line_of(model) in text
+
+
+@pytest.mark.parametrize("check", ["first", "never"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_result_on_another_device_is_named(register, make_backend, check, whole):
+    away = lambda x: torch.exp(x).to("meta")  # noqa: E731 - as a user would write it
+    if whole:
+        kernel = backend_sdk.Kernel(lambda inputs: [away(inputs[0])], allocates_outputs=True)
+        backend = register(reference_with("acme", lower=lambda self, region: kernel))
+    else:
+        backend = make_backend("acme", kernels={"exp": away})
+
+    def f(x):
+        return torch.exp(x)
+
+    with pytest.raises(errors.KernelOutputError) as caught:
+        torch.compile(f, backend=backend, options={"check": check})(torch.ones(3, 4))
+    text = str(caught.value)
+    assert "returned float32[3, 4] on 'meta', expected it on 'cpu'" in text
+    assert "the kernel of region_0 (exp)" in text if whole else "the kernel for exp(float32[3, 4])" in text
+    assert line_of(f) in text and "to fix" in text

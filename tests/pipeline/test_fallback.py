@@ -254,3 +254,36 @@ def test_every_op_of_a_model_refused_one_by_one(make_backend):
         torch._dynamo.reset()
         backend = make_backend(f"part_{index}", without=(refused,))
         same(torch.compile(f, backend=backend, dynamic=False)(x, w), expected)
+
+
+def test_checkpoint_of_a_random_op_uses_one_mask(collected):
+    """torch saves the random state of the forward pass and draws again from it in the backward pass."""
+
+    def dropped(x):
+        return torch.utils.checkpoint.checkpoint(
+            lambda t: torch.nn.functional.dropout(t.sin(), 0.5, True) * 2, x, use_reentrant=False
+        )
+
+    x = torch.ones(1000, requires_grad=True)
+    result = torch.compile(dropped, backend="sdk:reference")(x)
+    result.sum().backward()
+    assert torch.equal(result != 0, x.grad != 0)
+    assert 300 < int((result != 0).sum()) < 700
+    fallen = [node.op for graph in collected for node in graph.nodes if node.verdict == report.FALLBACK]
+    assert fallen == ["run_and_save_rng_state", "run_with_rng_state"]
+
+
+def test_tensors_made_or_moved_elsewhere_stay_there(collected):
+    """A device named inside the model is none of the backend's business: such calls run in eager."""
+
+    def elsewhere(x):
+        return x.to("meta"), torch.zeros(2, device="meta"), torch.empty_like(x, device="meta") + 1, x + 1
+
+    x = torch.ones(3)
+    got = torch.compile(elsewhere, backend="sdk:reference")(x)
+    assert [part.device.type for part in got] == ["meta", "meta", "meta", "cpu"]
+    torch.testing.assert_close(got[3], x + 1)
+    reasons = [reason for graph in collected for node in graph.nodes for reason in node.reasons]
+    assert any("does not take tensors on 'meta'" in reason for reason in reasons)
+    with pytest.raises(errors.UnsupportedOpError, match="does not take tensors on 'meta'"):
+        torch.compile(lambda x: x.to("meta"), backend="sdk:reference", options={"fallback": "error"})(x)

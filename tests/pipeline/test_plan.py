@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import traceback
+import weakref
 
 import pytest
 import torch
@@ -289,3 +290,182 @@ def test_null_backend_runs_and_keeps_types():
     y = torch.randn(3, 4, requires_grad=True)
     torch.compile(lambda x: x.exp().sum(), backend="sdk:null")(y).backward()
     assert y.grad.shape == y.shape
+
+
+# ---- kernels that outlast the call that started them
+
+
+class Queue(backend_sdk.Device):
+    """A device whose kernels run when it is synchronized, over memory that holds NaN until then."""
+
+    asynchronous = True
+
+    def __init__(self):
+        self.started = []
+        self.waits = 0
+
+    def synchronize(self):
+        self.waits += 1
+        while self.started:
+            self.started.pop(0)()
+
+    def allocate(self, nbytes):
+        return torch.full((nbytes,), 255, dtype=torch.uint8)
+
+    def empty(self, shape, strides, dtype):
+        result = super().empty(shape, strides, dtype)
+        return result.fill_(float("nan") if dtype.is_floating_point else 1)
+
+
+def queueing(writing):
+    """Of the class ``writing``, one whose kernels only go into the queue of its device; with ``returning`` they
+    allocate what they return."""
+
+    class QueueingBackend(writing):
+        returning = False
+
+        def __init__(self):
+            super().__init__()
+            self.device = Queue()
+
+        def lower(self, region):
+            kernel = super().lower(region)
+            queue = self.device.started
+
+            def start(inputs, outputs):
+                # A driver is told addresses: it does not keep memory alive.
+                arguments = [weakly(value) for value in inputs]
+                results = [weakly(value) for value in outputs]
+                queue.append(lambda: kernel.run([value() for value in arguments], [value() for value in results]))
+
+            def returning(inputs):
+                outputs = [
+                    torch.full(tuple(int(dim) for dim in output.type.shape), 0, dtype=output.type.dtype)
+                    for output in region.outputs
+                ]
+                queue.append(lambda: kernel.run(inputs, outputs))
+                return outputs
+
+            if self.returning:
+                return backend_sdk.Kernel(returning, allocates_outputs=True)
+            return backend_sdk.Kernel(start)
+
+    return QueueingBackend
+
+
+def weakly(value):
+    if not isinstance(value, torch.Tensor):
+        return lambda: value
+    reference, storage = weakref.ref(value), value.untyped_storage().data_ptr()
+
+    def find():
+        found = reference()
+        assert found is not None and found.untyped_storage().data_ptr() == storage, "a kernel's memory was given up"
+        return found
+
+    return find
+
+
+@pytest.fixture
+def make_queueing(register, make_writing):
+    writing = type(make_writing()).__base__
+
+    def make(*, refused=(), **attributes):
+        attributes = {"name": "queueing", "refused": frozenset(refused), **attributes}
+        backend = type("Queueing", (queueing(writing),), attributes)()
+        register(backend)
+        return backend
+
+    return make
+
+
+@pytest.mark.parametrize("check", ["first", "always", "never"])
+@pytest.mark.parametrize("returning", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_asynchronous_kernels_finish_before_anybody_looks(make_queueing, check, returning, seed):
+    backend = make_queueing(refused=CUTS, returning=returning)
+    function = random_model(seed)
+    compiled = torch.compile(function, backend="sdk:queueing", dynamic=False, options={"check": check})
+    for step in range(3):
+        torch.manual_seed(step)
+        x = torch.randn(6, 5)
+        results = compiled(x)
+        assert not backend.device.started
+        for one, other in zip(results, function(x), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_asynchronous_backend_trains(make_queueing):
+    make_queueing(refused=CUTS)
+    compiled = torch.compile(deep, backend="sdk:queueing")
+    x = torch.randn(5, 7, requires_grad=True)
+    for _ in range(2):
+        (got,) = torch.autograd.grad(compiled(x).sum(), x)
+        torch.testing.assert_close(got, torch.autograd.grad(deep(x).sum(), x)[0])
+
+
+def test_synchronized_only_where_somebody_looks(make_queueing):
+    backend = make_queueing(refused=("sin", "cos"))
+
+    def f(x):
+        y = x.sin() + 1  # eager reads the user's tensor; a kernel reads that
+        z = x.cos()  # eager, of what no kernel wrote
+        return (y * z).sin() * 2  # eager reads what a kernel wrote; and a result
+
+    compiled = torch.compile(f, backend="sdk:queueing", options={"check": "never"})
+    x = torch.randn(4)
+    torch.testing.assert_close(compiled(x), f(x))
+    assert backend.device.waits == 2
+
+
+def test_change_of_an_input_waits_for_who_reads_it(make_queueing):
+    make_queueing(refused=("sin",))
+
+    def f(x):
+        y = x.exp() * 2
+        x.copy_(x.sin())
+        return y
+
+    compiled = torch.compile(f, backend="sdk:queueing", options={"check": "never"})
+    ours = torch.randn(4)
+    eager = ours.clone()
+    torch.testing.assert_close(compiled(ours), f(eager))
+    torch.testing.assert_close(ours, eager)
+
+
+def test_the_host_is_never_synchronized(make_writing, runners):
+    class Counting(backend_sdk.Device):
+        def synchronize(self):
+            raise AssertionError("a device that is not asynchronous has nothing to wait for")
+
+    backend = make_writing(refused=CUTS)
+    backend.device = Counting()
+    compiled = torch.compile(deep, backend=f"sdk:{backend.name}")
+    for _ in range(2):
+        x = torch.randn(5, 7)
+        torch.testing.assert_close(compiled(x), deep(x))
+    assert "SYNCHRONIZE" not in runners[0].source
+
+
+def test_kernel_that_fails_when_synchronized_is_named(make_queueing):
+    class Broken(Queue):
+        def synchronize(self):
+            super().synchronize()
+            if self.waits == 2:
+                raise RuntimeError("bus error")
+
+    backend = make_queueing(refused=CUTS)
+    backend.device = Broken()
+
+    def f(x):
+        return (x.exp() * 2).sin()
+
+    compiled = torch.compile(f, backend="sdk:queueing", options={"check": "never"})
+    x = torch.randn(4)
+    torch.testing.assert_close(compiled(x), f(x))
+    with pytest.raises(errors.KernelRaisedError) as caught:
+        compiled(x)
+    text = str(caught.value)
+    assert "backend 'queueing': the kernel of region_0 (exp, full, mul) raised RuntimeError: bus error" in text
+    assert "return (x.exp() * 2).sin()" in text
+    torch.testing.assert_close(compiled(x), f(x))

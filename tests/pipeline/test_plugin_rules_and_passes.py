@@ -94,6 +94,58 @@ def tanh_to_sin(graph):
             graph.erase_node(node)
 
 
+def tanh_to_cos(graph):
+    tanh_to_sin(graph)
+    for node in graph.nodes:
+        if node.target is prims.sin:
+            node.target = prims.cos
+
+
+class Cosless(Vendor):
+    """A vendor's backend without a cosine."""
+
+    def supports(self, node):
+        return backend_sdk.no("it has no cosine") if node.op is prims.cos else super().supports(node)
+
+
+@pytest.fixture
+def cosless():
+    class Hooks:
+        @hookimpl
+        def sdk_passes(self):
+            return [Pass("tanh to cos", "decomposed", tanh_to_cos)]
+
+    backend_sdk.register_backend(Cosless(), hooks=Hooks())
+    yield
+    backend_sdk.unregister_backend("vendor")
+    torch._dynamo.reset()
+
+
+def test_what_a_pass_adds_is_under_the_fallback_policy(cosless):
+    x = torch.randn(3)
+    with collecting() as reports:
+        torch.testing.assert_close(torch.compile(torch.tanh, backend="sdk:vendor")(x), torch.cos(x))
+    (graph,) = reports
+    assert graph.counts["fallback"] == 1 and graph.eager_steps == 1
+    assert any("it has no cosine" in reason for node in graph.nodes for reason in node.reasons)
+    torch._dynamo.reset()
+    with pytest.raises(errors.UnsupportedOpError, match="it has no cosine"):
+        torch.compile(torch.tanh, backend="sdk:vendor", options={"fallback": "error"})(x)
+
+
+def test_a_pass_may_not_put_refused_calls_into_a_region(cosless):
+    class Hooks:
+        @hookimpl
+        def sdk_passes(self):
+            return [Pass("tanh to cos", "partitioned", tanh_to_cos)]
+
+    backend_sdk.unregister_backend("vendor")
+    backend_sdk.register_backend(Cosless(), hooks=Hooks())
+    torch._dynamo.reset()
+    with pytest.raises(errors.PluginError, match="it has no cosine"):
+        torch.compile(torch.tanh, backend="sdk:vendor")(torch.randn(3))
+
+
 @pytest.mark.parametrize("stage", ["decomposed", "partitioned"])
 def test_a_pass_rewrites_its_backends_graphs_only(registered, stage):
     class Hooks:

@@ -120,3 +120,33 @@ def test_dynamic_shapes_keep_the_seed():
         torch.manual_seed(1)
         assert torch.equal(compiled(torch.ones(n)), first)
         assert 0 < (first == 0).sum() < n
+
+
+def compiled_draw(function):
+    compiled = torch.compile(function, backend="sdk:reference", options={"fallback": "error"})
+    torch.manual_seed(11)
+    return compiled(torch.zeros(1))
+
+
+def test_integers_are_uniform_over_their_range():
+    drawn = compiled_draw(lambda x: torch.randint(-3, 7, (20000,)) + x.to(torch.int64))
+    counts = torch.bincount(drawn + 3, minlength=10)
+    assert len(counts) == 10
+    # Chi-square with 9 degrees of freedom: 50 is exceeded with a chance of 1e-7.
+    assert float(((counts - 2000.0) ** 2 / 2000.0).sum()) < 50
+    wide = compiled_draw(lambda x: torch.randint(2**40, (4000,)) + x.to(torch.int64))
+    assert int(wide.min()) >= 0 and 0.4 < float(wide.double().mean() / 2**40) < 0.6
+
+
+def test_a_permutation_holds_each_number_once():
+    drawn = compiled_draw(lambda x: torch.randperm(1000) + x.to(torch.int64))
+    assert torch.equal(drawn.sort().values, torch.arange(1000))
+    assert not torch.equal(drawn, torch.arange(1000))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_exponential_numbers_have_their_mean(dtype):
+    drawn = compiled_draw(lambda x: torch.empty(20000, dtype=dtype).exponential_(2.0) + x.to(dtype))
+    assert drawn.dtype == dtype and float(drawn.min()) >= 0
+    assert abs(float(drawn.double().mean()) - 0.5) < 0.02
+    assert abs(float(drawn.double().std()) - 0.5) < 0.03
