@@ -26,11 +26,15 @@ _F = TypeVar("_F", bound=Rule)
 RULES: dict[Any, Rule] = {}
 
 
-def decomposition(*overloads: Any, draws: bool = False) -> Callable[[_F], _F]:
+def decomposition(
+    *overloads: Any, draws: bool = False, reads_contiguity: bool = False
+) -> Callable[[_F], _F]:
     """Register a rule for aten ``overloads``. Raises `RegistryError` for a second rule for one overload.
 
     A rule that ``draws`` random numbers is called as ``rule(out, key, stream, *args, **kwargs)``: the graph's key
-    and a stream that no other call of the graph has.
+    and a stream that no other call of the graph has. One that ``reads_contiguity`` is called as
+    ``rule(out, contiguous, *args, **kwargs)``: whether each tensor argument is contiguous in eager, in order. The
+    dialect has no strides; a few aten ops give values that depend on them.
     """
 
     def register(rule: _F) -> _F:
@@ -46,6 +50,7 @@ def decomposition(*overloads: Any, draws: bool = False) -> Callable[[_F], _F]:
                 )
             RULES[overload] = rule
         rule.draws = draws  # type: ignore[attr-defined]
+        rule.reads_contiguity = reads_contiguity  # type: ignore[attr-defined]
         return rule
 
     return register

@@ -240,6 +240,8 @@ class _Translation:
             with building(self._builder):
                 if getattr(rule, "draws", False):
                     result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
+                elif getattr(rule, "reads_contiguity", False):
+                    result = rule(expected, _contiguous(node), *args, **kwargs)
                 else:
                     result = rule(expected, *args, **kwargs)
         except SdkError as error:
@@ -466,6 +468,13 @@ def _matches(got: Any, expected: Any) -> bool:
 
 def _layout(value: torch.Tensor) -> tuple[Any, ...] | None:
     return tuple(map(dim_of, value.stride())) if value.layout == torch.strided else None
+
+
+def _contiguous(node: fx.Node) -> tuple[bool, ...]:
+    """Whether eager's tensor is contiguous, for each tensor argument of a captured call."""
+    values: list[Any] = []
+    fx.node.map_arg((node.args, node.kwargs), lambda inner: values.append(inner.meta.get("val")))
+    return tuple(value.is_contiguous() for value in values if isinstance(value, torch.Tensor))
 
 
 def _describe_call(target: Any, args: Any, kwargs: Any) -> str:
