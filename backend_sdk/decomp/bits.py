@@ -41,9 +41,7 @@ def signbit(out: TensorType, x: Value) -> Any:
 @decomposition(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(out: TensorType, x: Value, y: Any) -> Any:
     magnitude = prims.abs(spread(x, out.shape, out.dtype))
-    return prims.select(
-        _is_negative(spread(y, out.shape, out.dtype)), prims.neg(magnitude), magnitude
-    )
+    return prims.select(_is_negative(spread(y, out.shape, out.dtype)), prims.neg(magnitude), magnitude)
 
 
 @decomposition(aten.nextafter.default, torch.ops.prims.nextafter.default)
@@ -76,9 +74,7 @@ def frexp(out: tuple[TensorType, TensorType], x: Value) -> Any:
     lift = fraction + 1
     lifted = prims.select(subnormal, prims.mul(x, constant(x, 2.0**lift)), x)
     bits = _bits(lifted)
-    field = prims.bitwise_and(
-        prims.shift_right(bits, constant(bits, fraction)), constant(bits, 2**exponent_bits - 1)
-    )
+    field = prims.bitwise_and(prims.shift_right(bits, constant(bits, fraction)), constant(bits, 2**exponent_bits - 1))
     without = prims.bitwise_and(bits, constant(bits, ~((2**exponent_bits - 1) << fraction)))
     mantissa = prims.bitcast(prims.bitwise_or(without, constant(bits, half << fraction)), dtype=x.dtype)
     exponent = cast(prims.sub(field, constant(field, half)), out[1].dtype)

@@ -82,9 +82,7 @@ def _absolute(x: Value) -> Any:
 
 
 @decomposition(aten.linalg_ldl_solve.default)
-def linalg_ldl_solve(
-    out: TensorType, packed: Value, pivots: Value, b: Value, *, hermitian: bool = False
-) -> Any:
+def linalg_ldl_solve(out: TensorType, packed: Value, pivots: Value, b: Value, *, hermitian: bool = False) -> Any:
     if not is_static(packed):
         return NotImplemented
     if 0 in out.shape:

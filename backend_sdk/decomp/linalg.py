@@ -355,9 +355,7 @@ def linalg_householder_product(out: TensorType, packed: Value, tau: Value) -> An
 
 
 @decomposition(aten.ormqr.default)
-def ormqr(
-    out: TensorType, packed: Value, tau: Value, other: Value, left: bool = True, transpose: bool = False
-) -> Any:
+def ormqr(out: TensorType, packed: Value, tau: Value, other: Value, left: bool = True, transpose: bool = False) -> Any:
     if not is_static(packed):
         return NotImplemented
     v, t = block_reflector(packed, tau)
@@ -460,23 +458,3 @@ def linalg_matrix_exp(out: TensorType, x: Value) -> Any:
 
 
 # ---- diagonals
-
-
-@decomposition(aten.diagonal_scatter.default)
-def diagonal_scatter(
-    out: TensorType, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Any:
-    first, second = dim1 % x.ndim, dim2 % x.ndim
-    order = (*(dim for dim in range(x.ndim) if dim not in (first, second)), first, second)
-    inverse = tuple(order.index(dim) for dim in range(x.ndim))
-    matrices = prims.permute(x, dims=order)
-    shape: Shape = matrices.shape
-    # Element i of a diagonal is in row i below the main one, and in row i + offset above it.
-    above = max(-offset, 0)
-    rank = source.ndim
-    low = (*(0,) * (rank - 1), above)
-    high = (*(0,) * (rank - 1), shape[-2] - source.shape[-1] - above)
-    rows = prims.pad(m.with_dtype(source, x.dtype), low=low, high=high, interior=(0,) * rank, value=0)
-    index = m.row_indices(shape)
-    here = prims.eq(prims.add(index, constant(index, offset)), m.column_indices(shape))
-    return prims.permute(prims.select(here, stretch(rows, (rank,), shape), matrices), dims=inverse)

@@ -125,16 +125,12 @@ def polygamma(out: TensorType, n: int, x: Value) -> Any:
 
 @decomposition(aten.igamma.default, torch.ops.prims.igamma.default)
 def igamma(out: TensorType, a: Value, x: Value) -> Any:
-    return prims.incomplete_gamma(
-        spread(a, out.shape, out.dtype), spread(x, out.shape, out.dtype), upper=False
-    )
+    return prims.incomplete_gamma(spread(a, out.shape, out.dtype), spread(x, out.shape, out.dtype), upper=False)
 
 
 @decomposition(aten.igammac.default, torch.ops.prims.igammac.default)
 def igammac(out: TensorType, a: Value, x: Value) -> Any:
-    return prims.incomplete_gamma(
-        spread(a, out.shape, out.dtype), spread(x, out.shape, out.dtype), upper=True
-    )
+    return prims.incomplete_gamma(spread(a, out.shape, out.dtype), spread(x, out.shape, out.dtype), upper=True)
 
 
 @decomposition(aten.hypot.default, torch.ops.prims.hypot.default)

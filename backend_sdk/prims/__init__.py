@@ -166,6 +166,14 @@ from backend_sdk.prims.reduction import (
     reduce_sum,
     sort,
 )
+from backend_sdk.prims.scan import (
+    cummax,
+    cummin,
+    logcumsumexp,
+)
+from backend_sdk.prims.searching import (
+    searchsorted,
+)
 from backend_sdk.prims.shape import (
     broadcast,
     concat,
@@ -229,6 +237,8 @@ __all__ = [
     "convolution_weight_grad",
     "cos",
     "cosh",
+    "cummax",
+    "cummin",
     "cumprod",
     "cumsum",
     "digamma",
@@ -272,6 +282,7 @@ __all__ = [
     "log2",
     "log_ndtr",
     "log_softmax",
+    "logcumsumexp",
     "lt",
     "lu",
     "lu_solve",
@@ -305,6 +316,7 @@ __all__ = [
     "rsqrt",
     "safe_softmax",
     "scatter",
+    "searchsorted",
     "select",
     "shift_left",
     "shift_right",

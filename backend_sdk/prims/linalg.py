@@ -359,9 +359,7 @@ def lu_solve(packed: Operand, permutation: Operand, b: Operand, *, adjoint: bool
         y = triangular_solve(above, b, lower=True, unit_diagonal=False)
         y = triangular_solve(above, y, lower=False, unit_diagonal=True)
         # Row i of y is row permutation[i] of the result.
-        return scatter(
-            constant(y, 0), stretch(permutation, (axis + 1,), b.shape), y, axis=axis, mode="set"
-        )
+        return scatter(constant(y, 0), stretch(permutation, (axis + 1,), b.shape), y, axis=axis, mode="set")
     y = gather(b, stretch(permutation, (axis + 1,), b.shape), axis=axis)
     y = triangular_solve(packed, y, lower=True, unit_diagonal=True)
     return triangular_solve(packed, y, lower=False, unit_diagonal=False)

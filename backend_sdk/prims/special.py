@@ -51,9 +51,7 @@ def hypot(x: Operand, y: Operand) -> Operand:
     return computed(_hypot, x, y)
 
 
-@elementwise(
-    dtypes.INTEGRAL, tolerance=Ulp(0), ranges=((-60.0, 60.0), (-60.0, 60.0)), differentiable=False, body=True
-)
+@elementwise(dtypes.INTEGRAL, tolerance=Ulp(0), ranges=((-60.0, 60.0), (-60.0, 60.0)), differentiable=False, body=True)
 def gcd(x: Operand, y: Operand) -> Operand:
     """Greatest common divisor, not negative; 0 of two zeros. By Euclid, in as many steps as the width needs."""
     a, b = abs(x), abs(y)

@@ -128,9 +128,7 @@ def test_reflections_from_either_side(run, shape, dtype, transpose):
 def test_a_reflection_may_be_none(run):
     # A tau of 0 leaves everything in place, and must not divide anything.
     packed, tau = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0.5, 0.0, 0.25], dtype=torch.float64)
-    _near(
-        run(torch.linalg.householder_product, packed, tau)[0], torch.linalg.householder_product(packed, tau)
-    )
+    _near(run(torch.linalg.householder_product, packed, tau)[0], torch.linalg.householder_product(packed, tau))
 
 
 @dtypes
