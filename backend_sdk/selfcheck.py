@@ -26,6 +26,7 @@ from backend_sdk.plugins import plugin_of
 from backend_sdk.prims import CONTRACT
 from backend_sdk.runtime.function_kernel import check_results
 from backend_sdk.spec import BoundaryType, Call, DtypeVar, Exact, FromAttribute, Prim, Sample, TensorType
+from backend_sdk.spec.residual_tolerance import largest_share
 from backend_sdk.spec.symbolic import contiguous_strides
 
 # Any fixed number: the same samples in every run, so that a failure can be met again.
@@ -174,11 +175,7 @@ def _run(backend: Backend, node: Node, sample: Sample) -> tuple[float, str]:
     for index, (now, then) in enumerate(zip(inputs, before, strict=True)):
         if not torch.equal(_bits(now), _bits(then)):
             return 0.0, f"the kernel wrote into its input {index}"
-    shares = [
-        node.op.tolerance.share(result.cpu(), reference, judge)
-        for result, reference in zip(actual, references, strict=True)
-    ]
-    return max(shares), ""
+    return largest_share(node.op.tolerance, [result.cpu() for result in actual], references, judge), ""
 
 
 def _region(node: Node) -> Region:

@@ -104,6 +104,18 @@ _REDUCTIONS = {
 }
 
 
+# Of truth values, which the prim does not add or multiply: a sum is their or, a product their and.
+_OF_TRUTH = {"set": "set", "add": "maximum", "multiply": "minimum", "maximum": "maximum", "minimum": "minimum"}
+
+
+def scattered_at(x: Value, places: Value, updates: Value, axis: int, mode: str) -> Value:
+    """`scatter` for every dtype."""
+    if x.dtype != torch.bool or mode == "set":
+        return prims.scatter(x, places, updates, axis=axis, mode=mode)  # type: ignore[no-any-return]
+    numbers = [cast(part, torch.uint8) for part in (x, updates)]
+    return cast(prims.scatter(numbers[0], places, numbers[1], axis=axis, mode=_OF_TRUTH[mode]), torch.bool)  # type: ignore[no-any-return]
+
+
 def _scattered(out: TensorType, x: Value, dim: int, index: Value, source: Any, mode: str) -> Any:
     if 0 in index.shape:
         return x
@@ -114,7 +126,7 @@ def _scattered(out: TensorType, x: Value, dim: int, index: Value, source: Any, m
         updates = prims.slice(source, starts=(0,) * places.ndim, limits=places.shape, strides=(1,) * places.ndim)
     else:
         updates = prims.full(shape=places.shape, value=source, dtype=out.dtype)
-    result = prims.scatter(_at_least_1d(x), places, updates, axis=axis_of(dim, x.ndim), mode=mode)
+    result = scattered_at(_at_least_1d(x), places, updates, axis_of(dim, x.ndim), mode)
     return prims.reshape(result, shape=out.shape)
 
 
@@ -130,8 +142,6 @@ def scatter_with_mode(out: TensorType, x: Value, dim: int, index: Value, source:
 
 @decomposition(aten.scatter_add.default)
 def scatter_add(out: TensorType, x: Value, dim: int, index: Value, source: Value) -> Any:
-    if out.dtype == torch.bool:
-        return NotImplemented
     return _scattered(out, x, dim, index, source, "add")
 
 
@@ -139,7 +149,7 @@ def scatter_add(out: TensorType, x: Value, dim: int, index: Value, source: Value
 def scatter_reduce(
     out: TensorType, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if out.dtype not in dtypes.REAL:
+    if out.dtype not in dtypes.REAL | dtypes.BOOLEAN:
         return NotImplemented
     if 0 in index.shape:
         return x
@@ -154,6 +164,10 @@ def _combined(target: Value, places: Value, updates: Value, axis: int, reduce: s
     """torch's scatter with a reduction. ``mean`` divides by how many numbers met; without ``include_self`` the
     target's own element counts only where nothing was scattered.
     """
+    if target.dtype == torch.bool:
+        # As numbers: truth is whatever is not 0.
+        numbers = [cast(part, torch.int64) for part in (target, updates)]
+        return cast(_combined(numbers[0], places, numbers[1], axis, reduce, include_self), torch.bool)
     wide = dtypes.compute_dtype(target.dtype)
     start, moved = cast(target, wide), cast(updates, wide)
     once = constant(moved, 1, torch.int64)
@@ -196,9 +210,10 @@ def index_reduce(
 
 @decomposition(aten.index_add.default)
 def index_add(out: TensorType, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Any:
-    if out.dtype == torch.bool:
-        return NotImplemented
-    updates = prims.mul(source, constant(source, alpha)) if alpha != 1 else source
+    updates = source
+    if alpha != 1:
+        multiply = prims.bitwise_and if out.dtype == torch.bool else prims.mul
+        updates = multiply(source, constant(source, alpha))
     return _along_axis(out, x, dim, index, updates, "add")
 
 
@@ -211,7 +226,7 @@ def _along_axis(out: TensorType, x: Value, dim: int, index: Value, source: Value
     target, updates = _at_least_1d(x), _at_least_1d(source)
     axis = axis_of(dim, target.ndim)
     places = _places(target, axis, index, updates)
-    return prims.reshape(prims.scatter(target, places, updates, axis=axis, mode=mode), shape=out.shape)
+    return prims.reshape(scattered_at(target, places, updates, axis, mode), shape=out.shape)
 
 
 def _places(target: Value, axis: int, index: Value, updates: Value) -> Value:
@@ -301,8 +316,14 @@ def index_put(
 ) -> Any:
     if any(map(_is_mask, indices)):
         return _masked_put(out, x, indices, values, accumulate)
-    if 0 in x.shape or (accumulate and out.dtype == torch.bool) or all(entry is None for entry in indices):
-        return NotImplemented
+    if 0 in x.shape:
+        # Nothing can be written.
+        return x
+    if all(entry is None for entry in indices):
+        everywhere = spread(values, out.shape, out.dtype)
+        if not accumulate:
+            return everywhere
+        return prims.bitwise_or(x, everywhere) if out.dtype == torch.bool else prims.add(x, everywhere)
     plan = _Plan(x, indices)
     source = (*plan.shape, *plan.rest_sizes)
     shown = tuple(source[dim] for dim in plan.to_result)
@@ -310,21 +331,44 @@ def index_put(
     updates = prims.permute(spread(values, shown, out.dtype), dims=back)
     total, width = count(plan.shape, tuple(range(len(plan.shape)))), count(x.shape, plan.rest)
     places = prims.broadcast(prims.reshape(plan.index, shape=(total,)), shape=(total, width), dims=(0,))
-    result = prims.scatter(
+    result = scattered_at(
         prims.reshape(plan.flattened(x), shape=(plan.rows, width)),
         places,
         prims.reshape(updates, shape=(total, width)),
-        axis=0,
-        mode="add" if accumulate else "set",
+        0,
+        "add" if accumulate else "set",
     )
     return plan.restored(result)
 
 
 def _masked_put(out: TensorType, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Any:
-    """``x[mask] = number``: the one masked assignment whose result does not depend on the mask's count."""
-    mask = indices[0]
-    if mask is None or len(indices) != 1 or math.prod(values.shape) != 1:
+    """``x[:, mask] = values``, one mask and nothing else: each place under the mask takes the next of the values.
+
+    The mask's count, which only the data knows, is the length of the values, so nothing's size depends on it.
+    """
+    masks = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if len(masks) != 1:
         return NotImplemented
-    chosen = prims.broadcast(cast(mask, torch.bool), shape=x.shape, dims=tuple(range(mask.ndim)))
-    update = spread(prims.reshape(values, shape=()), x.shape, out.dtype)
-    return prims.select(chosen, prims.add(x, update) if accumulate else update, x)
+    if 0 in x.shape:
+        return x
+    axis, mask = masks[0]
+    inner = x.ndim - axis - mask.ndim
+    chosen = prims.broadcast(cast(mask, torch.bool), shape=x.shape, dims=tuple(range(axis, axis + mask.ndim)))
+    # The values broadcast to [*before, count, *after].
+    shape = (*(1,) * (axis + 1 + inner - values.ndim), *values.shape)
+    if 0 in shape:
+        return x
+    number = shape[axis]
+    supply = cast(prims.reshape(values, shape=shape), out.dtype)
+    whole = (*x.shape[:axis], number, *x.shape[axis + mask.ndim :])
+    supply = prims.broadcast(supply, shape=whole, dims=tuple(range(len(whole))))
+    flags = prims.reshape(
+        cast(cast(mask, torch.bool), torch.int64), shape=(count(mask.shape, tuple(range(mask.ndim))),)
+    )
+    order = prims.cumsum(flags, axis=0)
+    place = prims.sub(prims.maximum(order, constant(order, 1)), constant(order, 1))
+    place = prims.minimum(place, constant(place, number - 1))
+    update = prims.reshape(prims.take(supply, place, axis=axis), shape=x.shape)
+    if accumulate:
+        update = prims.bitwise_or(x, update) if out.dtype == torch.bool else prims.add(x, update)
+    return prims.select(chosen, update, x)

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
+from backend_sdk.decomp import integer_windows
 from backend_sdk.decomp.promotion import spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, scaled
 from backend_sdk.spec import TensorType
+from backend_sdk.spec.symbolic import is_symbolic
 
 aten = torch.ops.aten
 
@@ -111,11 +113,14 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    if x.dtype not in dtypes.FLOATING | dtypes.COMPLEX:
-        return NotImplemented
     spatial = x.ndim - 2
     strides, edges, spread_ = _each(stride, spatial), _each(padding, spatial), _each(dilation, spatial)
-    if transposed:
+    if x.dtype not in dtypes.FLOATING | dtypes.COMPLEX:
+        if is_symbolic(weight.shape):
+            return NotImplemented
+        convolve = integer_windows.transposed_convolution if transposed else integer_windows.convolution
+        product = convolve(out, x, weight, strides, edges, spread_, groups)
+    elif transposed:
         product = prims.convolution_input_grad(
             x,
             weight,

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
+from backend_sdk.decomp import integer_windows
 from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.windows import adaptive_average, adaptive_average_grad
 from backend_sdk.graph import Value
-from backend_sdk.prims.shorthand import along, cast, count, scaled
+from backend_sdk.prims.shorthand import along, cast, constant, count, scaled
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import Dim
 
@@ -57,12 +59,12 @@ def _max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    if x.dtype not in dtypes.FLOATING:
-        return NotImplemented
     window = _each(kernel, spatial)
     strides = _each(stride, spatial, window)
     low, spread = _each(padding, spatial), _each(dilation, spatial)
     image = _batched(x, spatial)
+    if x.dtype not in dtypes.FLOATING:
+        return integer_windows.max_pool(out, image, window, strides, low, spread)
     values, indices = prims.max_pool(
         image,
         window=window,
@@ -160,10 +162,10 @@ def _avg_pool(
     strides = _each(stride, spatial, window)
     low = _each(padding, spatial)
     divisor = _uniform_divisor(window, low, ceil_mode, count_include_pad, divisor_override)
-    if x.dtype not in dtypes.FLOATING:
-        return NotImplemented
-    image = cast(_batched(x, spatial), dtypes.compute_dtype(x.dtype))
     produced = out.shape[-spatial:]
+    if x.dtype not in dtypes.FLOATING:
+        return _integer_avg_pool(out, _batched(x, spatial), window, strides, low, divisor, count_include_pad)
+    image = cast(_batched(x, spatial), dtypes.compute_dtype(x.dtype))
     total = _window_sums(image, produced, window, strides, low)
     if divisor is not None:
         average = scaled(total, 1.0 / divisor)
@@ -171,6 +173,27 @@ def _avg_pool(
         counts = _window_sizes(image, produced, window, strides, low, count_include_pad)
         average = prims.div(total, along(counts, tuple(range(2, total.ndim)), total.shape))
     return prims.reshape(cast(average, out.dtype), shape=out.shape)
+
+
+def _integer_avg_pool(
+    out: TensorType,
+    image: Value,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    low: tuple[int, ...],
+    divisor: int | None,
+    count_include_pad: bool,
+) -> Any:
+    """The quotient rounded toward zero, as eager's integer division does."""
+    produced = out.shape[-len(window) :]
+    total = integer_windows.window_sums(image, produced, window, strides, low)
+    if divisor is not None:
+        number = constant(total, divisor)
+    else:
+        floats = prims.full(shape=(1, 1, *image.shape[2:]), value=0, dtype=torch.float64)
+        sizes = _window_sizes(floats, produced, window, strides, low, count_include_pad)
+        number = along(cast(sizes, total.dtype), tuple(range(2, total.ndim)), total.shape)
+    return prims.reshape(integer_windows.truncated_quotient(total, number), shape=out.shape)
 
 
 def _window_sums(
@@ -212,8 +235,8 @@ def avg_pool3d(out: TensorType, *args: Any, **kwargs: Any) -> Any:
     return _avg_pool(3, out, *args, **kwargs)
 
 
-@decomposition(aten.avg_pool2d_backward.default)
-def avg_pool2d_backward(
+def _avg_pool_grad(
+    spatial: int,
     out: TensorType,
     grad: Value,
     x: Value,
@@ -225,18 +248,18 @@ def avg_pool2d_backward(
     divisor_override: int | None,
 ) -> Any:
     """The gradient, spread by the strides and padded, summed over every window that holds an element."""
-    window = _each(kernel, 2)
-    strides = _each(stride, 2, window)
-    low = _each(padding, 2)
+    window = _each(kernel, spatial)
+    strides = _each(stride, spatial, window)
+    low = _each(padding, spatial)
     divisor = _uniform_divisor(window, low, ceil_mode, count_include_pad, divisor_override)
     wide = dtypes.compute_dtype(out.dtype)
-    upstream = cast(_batched(grad, 2), wide)
+    upstream = cast(_batched(grad, spatial), wide)
     if divisor is not None:
         upstream = scaled(upstream, 1.0 / divisor)
     else:
-        counts = _window_sizes(_batched(x, 2), upstream.shape[2:], window, strides, low, count_include_pad)
-        upstream = prims.div(upstream, along(cast(counts, wide), (2, 3), upstream.shape))
-    sizes = out.shape[-2:]
+        counts = _window_sizes(_batched(x, spatial), upstream.shape[2:], window, strides, low, count_include_pad)
+        upstream = prims.div(upstream, along(cast(counts, wide), tuple(range(2, upstream.ndim)), upstream.shape))
+    sizes = out.shape[-spatial:]
     before: list[Dim] = [0, 0]
     after: list[Dim] = [0, 0]
     for size, produced, extent, stride_, edge in zip(sizes, upstream.shape[2:], window, strides, low, strict=True):
@@ -250,9 +273,19 @@ def avg_pool2d_backward(
         interior=(0, 0, *(stride_ - 1 for stride_ in strides)),
         value=0,
     )
-    ones = (1, 1)
-    total = prims.sum_pool(spread, window=window, strides=ones, padding=((0, 0), (0, 0)), dilation=ones)
+    ones = (1,) * spatial
+    total = prims.sum_pool(spread, window=window, strides=ones, padding=((0, 0),) * spatial, dilation=ones)
     return prims.reshape(cast(total, out.dtype), shape=out.shape)
+
+
+@decomposition(aten.avg_pool2d_backward.default)
+def avg_pool2d_backward(out: TensorType, grad: Value, x: Value, *args: Any, **kwargs: Any) -> Any:
+    return _avg_pool_grad(2, out, grad, x, *args, **kwargs)
+
+
+@decomposition(aten.avg_pool3d_backward.default)
+def avg_pool3d_backward(out: TensorType, grad: Value, x: Value, *args: Any, **kwargs: Any) -> Any:
+    return _avg_pool_grad(3, out, grad, x, *args, **kwargs)
 
 
 def _even_windows(x: Value, out: TensorType, spatial: int) -> tuple[int, ...] | None:
@@ -267,7 +300,7 @@ def _even_windows(x: Value, out: TensorType, spatial: int) -> tuple[int, ...] | 
 def adaptive_avg_pool2d(out: TensorType, x: Value, output_size: Any) -> Any:
     window = _even_windows(x, out, 2) if 0 not in out.shape else None
     if window is None:
-        return NotImplemented
+        return adaptive_average(2, out, x) if out.dtype in dtypes.FLOATING else NotImplemented
     return _avg_pool(2, out, x, window, window)
 
 
@@ -275,5 +308,5 @@ def adaptive_avg_pool2d(out: TensorType, x: Value, output_size: Any) -> Any:
 def adaptive_avg_pool2d_backward(out: TensorType, grad: Value, x: Value) -> Any:
     window = _even_windows(x, grad.type, 2) if 0 not in grad.shape else None
     if window is None:
-        return NotImplemented
-    return avg_pool2d_backward(out, grad, x, window, window, 0, False, True, None)
+        return adaptive_average_grad(2, out, grad)
+    return _avg_pool_grad(2, out, grad, x, window, window, 0, False, True, None)

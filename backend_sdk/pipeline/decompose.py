@@ -282,6 +282,10 @@ class _Translation:
             with building(self._builder):
                 if getattr(rule, "draws", False):
                     result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
+                elif getattr(rule, "reads_contiguity", False):
+                    result = rule(expected, tuple([contiguous for contiguous, _ in _memory(node)]), *args, **kwargs)
+                elif getattr(rule, "reads_memory", False):
+                    result = rule(expected, _memory(node), *args, **kwargs)
                 else:
                     result = rule(expected, *args, **kwargs)
         except SdkError as error:
@@ -507,6 +511,15 @@ def _layout(value: torch.Tensor) -> tuple[Any, ...] | None:
     return tuple(map(dim_of, value.stride())) if value.layout == torch.strided else None
 
 
+def _memory(node: fx.Node) -> tuple[tuple[bool, Any], ...]:
+    """Whether eager's tensor is contiguous, and its storage offset, for each tensor argument of a captured call."""
+    values: list[Any] = []
+    fx.node.map_arg((node.args, node.kwargs), lambda inner: values.append(inner.meta.get("val")))
+    return tuple(
+        (value.is_contiguous(), dim_of(value.storage_offset())) for value in values if isinstance(value, torch.Tensor)
+    )
+
+
 def _describe_call(target: Any, args: Any, kwargs: Any) -> str:
     def show(item: Any) -> str:
         return str(item.type) if isinstance(item, Value) else repr(item)
@@ -534,11 +547,14 @@ def _torch_decomposition(target: Any, args: Any, kwargs: Any) -> fx.GraphModule 
 
 def _static_key(target: Any, args: Any, kwargs: Any) -> Any:
     static = True
+    places: dict[int, int] = {}
 
     def show(item: Any) -> Any:
         nonlocal static
         if isinstance(item, torch.Tensor):
-            layout = (tuple(item.shape), tuple(item.stride()), item.dtype, item.requires_grad)
+            # The graph of op(x, x) reads one input only: it is not the graph of op(x, y).
+            place = places.setdefault(id(item), len(places))
+            layout = (tuple(item.shape), tuple(item.stride()), item.dtype, item.requires_grad, place)
             static = static and all(isinstance(n, int) for part in layout[:2] for n in part)
             return repr(layout)
         if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):

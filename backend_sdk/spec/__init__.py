@@ -3,7 +3,7 @@
 Does not: define any op (`backend_sdk.prims` does).
 """
 
-from backend_sdk.spec.dtype_rule import DtypeRule, DtypeVar, FromAttribute, RealOf
+from backend_sdk.spec.dtype_rule import ComplexOf, DtypeRule, DtypeVar, FromAttribute, RealOf
 from backend_sdk.spec.prim import Composite, Prim, Registry, Sample, building, refuse, same_shape
 from backend_sdk.spec.symbolic import Dim, Scalar, Shape, SymExpr, differ
 from backend_sdk.spec.tolerance import Accumulated, Call, Exact, Relative, Tolerance, Ulp
@@ -13,6 +13,7 @@ __all__ = [
     "Accumulated",
     "BoundaryType",
     "Call",
+    "ComplexOf",
     "Composite",
     "Dim",
     "DtypeRule",

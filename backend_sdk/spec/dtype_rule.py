@@ -44,8 +44,18 @@ class RealOf:
         return f"real({self.variable})"
 
 
+@dataclass(frozen=True)
+class ComplexOf:
+    """The complex counterpart of a real dtype variable (``float32`` gives ``complex64``)."""
+
+    variable: DtypeVar
+
+    def __str__(self) -> str:
+        return f"complex({self.variable})"
+
+
 Slot = DtypeVar | torch.dtype
-Result = DtypeVar | torch.dtype | FromAttribute | RealOf
+Result = DtypeVar | torch.dtype | FromAttribute | RealOf | ComplexOf
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,8 @@ class DtypeRule:
             return dtype
         if isinstance(result, RealOf):
             return bound[result.variable.name].to_real()
+        if isinstance(result, ComplexOf):
+            return bound[result.variable.name].to_complex()
         return result
 
     def domain(self, position: int) -> frozenset[torch.dtype]:

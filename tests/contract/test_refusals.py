@@ -86,6 +86,8 @@ WRONG_CALLS = {
     prims.convolution_input_grad: [((f32(1, 2, 5), f32(3, 2, 3)), {**_GRADIENT, "input_sizes": (7,)})],
     prims.convolution_weight_grad: [((f32(1, 2, 5), f32(3, 2, 7)), {**_GRADIENT, "kernel_sizes": (3,)})],
     prims.cumprod: [((f32(3),), {"axis": 1})],
+    prims.cummax: [((f32(),), {"axis": 0}), ((f32(3),), {"axis": 1})],
+    prims.cummin: [((f32(),), {"axis": 0}), ((f32(3),), {"axis": 1})],
     prims.cumsum: [((f32(),), {"axis": 0})],
     prims.dot_general: [
         ((f32(2, 3), f32(4, 5)), {"contract": ((1,), (0,)), "batch": ((), ())}),
@@ -151,10 +153,37 @@ WRONG_CALLS = {
         ((f32(3),), {"starts": (-1,), "limits": (3,), "strides": (1,)}),
     ],
     prims.softmax: [((f32(),), {"axis": 0})],
+    prims.logcumsumexp: [((f32(),), {"axis": 0}), ((f32(3),), {"axis": 1})],
+    prims.searchsorted: [((f32(), f32()), {"right": False}), ((f32(2, 3), f32(4, 3)), {"right": False})],
     prims.sort: [((f32(3),), {"axis": 1, "descending": False})],
     prims.sum_pool: [((f32(1, 2, 5, 5),), _POOL), ((f32(5),), _POOL)],
     prims.take: [((f32(3), i64(2)), {"axis": 1}), ((f32(), i64(2)), {"axis": 0})],
 }
+
+
+def c64(*shape):
+    return TensorType(shape, torch.complex64)
+
+
+WRONG_CALLS |= {
+    prims.bitcast: [((f32(3),), {"dtype": torch.float64})],
+    prims.cummax: [((f32(3),), {"axis": 1})],
+    prims.cummin: [((f32(3),), {"axis": 1})],
+    prims.fft: [((c64(3),), {"axes": (1,), "inverse": False})],
+    prims.householder_product: [((f32(3), f32(3)), {"columns": 3})],
+    prims.incomplete_gamma: [((f32(3), f32(4)), {"upper": True})],
+    prims.irfft: [((c64(3),), {"axes": (1,), "size": 4})],
+    prims.ldl: [((f32(3, 4),), {"hermitian": False})],
+    prims.logcumsumexp: [((f32(3),), {"axis": 1})],
+    prims.lu_solve: [((f32(3, 3), i64(4), f32(3, 2)), {"adjoint": False})],
+    prims.orthogonal_polynomial: [((f32(3), f32(4)), {"kind": "legendre_p"})],
+    prims.qr: [((f32(3),), {"complete": False})],
+    prims.rfft: [((f32(3),), {"axes": (1,)})],
+    prims.searchsorted: [((f32(), f32(3)), {"right": False})],
+    prims.svd: [((f32(3),), {"full": False})],
+    prims.triangular_solve: [((f32(3, 4), f32(3, 2)), {"lower": True, "unit_diagonal": False})],
+}
+
 
 # Unary ops on any shape: no shape is wrong for them.
 TAKE_ANY_SHAPE = {op for op in CONTRACT if len(op.operand_names) == 1 and not op.attribute_names} | {prims.convert}

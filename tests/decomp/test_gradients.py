@@ -68,17 +68,6 @@ DIFFERENTIATED = {
     "where",
 }
 
-# What a gradient still leaves to eager, with the reason.
-LEFT = {
-    "aten._unsafe_masked_index.default": "reducible: the rule is not written",
-    "aten._unsafe_masked_index_put_accumulate.default": "reducible: the rule is not written",
-    "aten._adaptive_avg_pool2d_backward.default": "windows of uneven size: the rule is not written",
-    **dict.fromkeys(
-        (f"aten.{kind}_pad{rank}d_backward.default" for kind in ("reflection", "replication") for rank in (1, 2, 3)),
-        "reducible: the rule is not written",
-    ),
-}
-
 
 def _require_gradients(arguments):
     def differentiable(leaf):
@@ -107,7 +96,7 @@ def test_gradients_are_eagers(op, compiled_call, assert_as_eager):
         args, kwargs = _require_gradients(given)
         compiled = compiled_call(op.op, args, kwargs)
         actual = _gradients(compiled.leaves, (args, kwargs))
-        assert compiled.left_to_eager <= LEFT.keys()
+        assert not compiled.left_to_eager
         for ours, theirs in zip(actual, eager, strict=True):
             if theirs is None:
                 assert ours is None or not ours.any()

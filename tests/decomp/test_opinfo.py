@@ -62,164 +62,22 @@ UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 
 # Ops that may place equal elements in any order, with the position of ``dim`` after the tensor: what they place is
 # compared, not where it came from.
-TIES_IN_ANY_ORDER = {"argsort": 0, "sort": 0, "topk": 1}
+TIES_IN_ANY_ORDER = {"argsort": 0, "kthvalue": 1, "mode": 0, "sort": 0, "topk": 1}
 
-_FACTORIZATION = "a factorization or a solver, for which the contract has no op"
-_FOURIER = "a Fourier transform, for which the contract has no op"
-_SPECIAL = "a special function, for which the contract has no op"
-_POLYNOMIAL = "an orthogonal polynomial, whose degree is data"
 _SPARSE = "makes a sparse tensor"
-_LAYOUT = "reads or writes the memory layout, which the dialect does not have"
-_COMPLEX = "sees a complex tensor as real pairs or the reverse, for which the contract has no op"
-_BITS = "sees the bits of a float, for which the contract has no op"
-_ORDER = "needs a search or a running order, for which the contract has no op"
-_UNWRITTEN = "reducible: the rule is not written"
-_STOCHASTIC = "random and without a distribution in the contract"
+_UNREGISTERED = "an operator of torch.nn that exists only once its module has been called"
 _CHECK = "a check of the data, which computes nothing"
 
 # Aten ops without any rule that eager runs, with the reason.
 NO_RULE = {
-    **dict.fromkeys(
-        [
-            "aten._linalg_det.default",
-            "aten._linalg_eigh.default",
-            "aten._linalg_slogdet.default",
-            "aten._linalg_solve_ex.default",
-            "aten._linalg_svd.default",
-            "aten.cholesky.default",
-            "aten.cholesky_inverse.default",
-            "aten.cholesky_solve.default",
-            "aten.geqrf.default",
-            "aten.linalg_cholesky_ex.default",
-            "aten.linalg_eig.default",
-            "aten.linalg_householder_product.default",
-            "aten.linalg_inv_ex.default",
-            "aten.linalg_ldl_factor_ex.default",
-            "aten.linalg_ldl_solve.default",
-            "aten.linalg_lu.default",
-            "aten.linalg_lu_factor_ex.default",
-            "aten.linalg_lu_solve.default",
-            "aten.linalg_matrix_exp.default",
-            "aten.linalg_pinv.atol_rtol_tensor",
-            "aten.linalg_qr.default",
-            "aten.linalg_solve_triangular.default",
-            "aten.lu_unpack.default",
-            "aten.ormqr.default",
-            "aten.triangular_solve.default",
-        ],
-        _FACTORIZATION,
-    ),
-    **dict.fromkeys(["aten._fft_c2c.default", "aten._fft_c2r.default", "aten._fft_r2c.default"], _FOURIER),
-    **dict.fromkeys(
-        [
-            "aten.polygamma.default",
-            "aten.special_airy_ai.default",
-            "aten.special_bessel_y0.default",
-            "aten.special_bessel_y1.default",
-            "aten.special_modified_bessel_i0.default",
-            "aten.special_modified_bessel_i1.default",
-            "aten.special_modified_bessel_k0.default",
-            "aten.special_modified_bessel_k1.default",
-            "aten.special_scaled_modified_bessel_k0.default",
-            "aten.special_scaled_modified_bessel_k1.default",
-            "prims.bessel_i0.default",
-            "prims.bessel_i0e.default",
-            "prims.bessel_i1.default",
-            "prims.bessel_i1e.default",
-            "prims.bessel_j0.default",
-            "prims.bessel_j1.default",
-            "prims.digamma.default",
-            "prims.erfcx.default",
-            "prims.gcd.default",
-            "prims.hypot.default",
-            "prims.igamma.default",
-            "prims.igammac.default",
-            "prims.lgamma.default",
-            "prims.ndtri.default",
-            "prims.spherical_bessel_j0.default",
-            "prims.zeta.default",
-        ],
-        _SPECIAL,
-    ),
-    **dict.fromkeys(
-        [
-            f"aten.special_{kind}polynomial_{letter}.default"
-            for kind, letters in (
-                ("chebyshev_", "tuvw"),
-                ("shifted_chebyshev_", "tuvw"),
-                ("laguerre_", "l"),
-                ("legendre_", "p"),
-            )
-            for letter in letters
-        ]
-        + ["aten.special_hermite_polynomial_h.default", "aten.special_hermite_polynomial_he.default"],
-        _POLYNOMIAL,
-    ),
     **dict.fromkeys(["aten._to_sparse.default", "aten._to_sparse.sparse_dim"], _SPARSE),
-    **dict.fromkeys(["aten.as_strided.default", "aten.resize.default", "prims.as_strided_scatter.default"], _LAYOUT),
-    **dict.fromkeys(
-        [
-            "aten._conj.default",
-            "aten._conj_physical.default",
-            "aten.view_as_complex.default",
-            "aten.view_as_real.default",
-        ],
-        _COMPLEX,
-    ),
-    **dict.fromkeys(["prims.frexp.default", "prims.nextafter.default", "prims.signbit.default"], _BITS),
-    **dict.fromkeys(
-        [
-            "aten.bucketize.Tensor",
-            "aten.cummax.default",
-            "aten.cummin.default",
-            "aten.hash_tensor.default",
-            "aten.histc.default",
-            "aten._histogramdd_bin_edges.default",
-            "aten._histogramdd_from_bin_cts.default",
-            "aten._histogramdd_from_bin_tensors.default",
-            "aten.histogram.bin_ct",
-            "aten.histogram.bins_tensor",
-            "aten.logcumsumexp.default",
-            "aten.mode.default",
-            "aten.nonzero_static.default",
-            "aten.searchsorted.Tensor",
-            "aten.segment_reduce.default",
-        ],
-        _ORDER,
-    ),
-    **dict.fromkeys(
-        [
-            "aten._adaptive_avg_pool3d.default",
-            "aten._cdist_forward.default",
-            "aten._embedding_bag_forward_only.default",
-            "aten._pdist_forward.default",
-            "aten._trilinear.default",
-            "aten._unsafe_masked_index.default",
-            "aten._unsafe_masked_index_put_accumulate.default",
-            "aten._upsample_bilinear2d_aa.default",
-            "aten.adaptive_max_pool2d.default",
-            "aten.adaptive_max_pool3d.default",
-            "aten.angle.default",
-            "aten.fractional_max_pool2d.default",
-            "aten.fractional_max_pool3d.default",
-            "aten.grid_sampler_3d.default",
-            "aten.kthvalue.default",
-            "aten.masked_scatter.default",
-            "aten.median.default",
-            "aten.median.dim",
-            "aten.nanmedian.default",
-            "aten.nanmedian.dim",
-            "aten.put.default",
-            "aten.take.default",
-        ],
-        _UNWRITTEN,
-    ),
+    "aten.hash_tensor.default": "gives uint64, which the contract does not have",
     **dict.fromkeys(
         [
             "torch_nn._linear_cross_entropy_batch_chunked.default",
             "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
         ],
-        _UNWRITTEN,
+        _UNREGISTERED,
     ),
     "aten._assert_async.msg": _CHECK,
 }
@@ -227,14 +85,7 @@ NO_RULE = {
 # Ops with a rule that leaves some calls to eager, with the calls.
 SOME_CALLS = {
     "aten._to_copy.default": "a dtype outside the contract",
-    "aten.avg_pool2d.default": "integers",
-    "aten.avg_pool3d.default": "integers",
-    "aten.convolution.default": "integers",
-    "aten.index_put.default": "a mask with several values, and the sum of truth values",
-    "aten.max_pool2d_with_indices.default": "integers",
-    "aten.max_pool3d_with_indices.default": "integers",
-    "aten.scatter_add.default": "the sum of truth values",
-    "aten.scatter_reduce.two": "truth values",
+    "aten.as_strided.default": "memory outside the tensor's own elements, or a tensor whose elements are out of order",
 }
 
 CASES = [
@@ -308,7 +159,9 @@ def _assert_same_order(op, sample, actual, expected):
     dim = sample.args[position] if position < len(sample.args) else sample.kwargs.get("dim", -1)
     if sample.input.dim() > 0:
         for results in (actual, expected):
-            results[-1] = sample.input.gather(dim, results[-1])
+            index = results[-1]
+            index = index if index.dim() == sample.input.dim() else index.unsqueeze(dim)
+            results[-1] = sample.input.gather(dim, index)
     for ours, theirs in zip(actual, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
 

@@ -1,0 +1,646 @@
+"""Rules that read or sum windows whose place differs from output to output: uneven adaptive pooling, fractional
+pooling, resizing and its gradients, the gradients of replicating and reflecting padding, col2im.
+
+All work one spatial axis at a time on a table of taps: which elements of the axis an output reads, with what weight.
+
+Does not: pool with windows of one size and stride (`pooling.py`), or sample at positions given as data
+(`grid_sampling.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from backend_sdk import dtypes, prims
+from backend_sdk.decomp.promotion import spread
+from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.shape import slice_axis
+from backend_sdk.graph import Value
+from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
+from backend_sdk.spec import TensorType
+from backend_sdk.spec.symbolic import Dim, element_count, is_symbolic
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Taps:
+    """What each output along an axis reads: int64 ``places`` ``[outputs, taps]`` in range, and, in the same shape,
+    ``weights`` (None: all 1) or ``valid`` (None: all), whose false entries read nothing.
+    """
+
+    places: Value
+    weights: Value | None = None
+    valid: Value | None = None
+
+    @property
+    def outputs(self) -> Dim:
+        return self.places.shape[0]
+
+    @property
+    def taps(self) -> Dim:
+        return self.places.shape[1]
+
+
+def read(x: Value, axis: int, taps: Taps, fill: Any = 0) -> Value:
+    """``[.., outputs, taps, ..]`` in place of the axis: the elements that the taps read, ``fill`` for invalid ones."""
+    windows = prims.take(x, taps.places, axis=axis)
+    if taps.valid is None:
+        return windows  # type: ignore[no-any-return]
+    valid = along(taps.valid, (axis, axis + 1), windows.shape)
+    return prims.select(valid, windows, constant(windows, fill))  # type: ignore[no-any-return]
+
+
+def weigh(x: Value, axis: int, taps: Taps) -> Value:
+    """The weighted sum of what each output reads along the axis."""
+    windows = read(x, axis, taps)
+    if taps.weights is not None:
+        windows = prims.mul(windows, along(cast(taps.weights, x.dtype), (axis, axis + 1), windows.shape))
+    return prims.reduce_sum(windows, axes=(axis + 1,))  # type: ignore[no-any-return]
+
+
+def weigh_back(grad: Value, axis: int, taps: Taps, size: Dim) -> Value:
+    """The gradient of `weigh`: each output's gradient, weighted, added to the elements it read."""
+    shape = (*grad.shape[: axis + 1], taps.taps, *grad.shape[axis + 1 :])
+    updates = stretch(grad, (axis + 1,), shape)
+    if taps.weights is not None:
+        updates = prims.mul(updates, along(cast(taps.weights, grad.dtype), (axis, axis + 1), shape))
+    if taps.valid is not None:
+        updates = prims.select(along(taps.valid, (axis, axis + 1), shape), updates, constant(updates, 0))
+    return add_at(updates, axis, taps.places, size)
+
+
+def add_at(updates: Value, axis: int, places: Value, size: Dim) -> Value:
+    """Sums of ``[.., a, b, ..]`` at ``places`` ``[a, b]`` of an axis of ``size`` that takes the two dims' place."""
+    total = places.shape[0] * places.shape[1]
+    rows = (*updates.shape[:axis], total, *updates.shape[axis + 2 :])
+    index = along(prims.reshape(places, shape=(total,)), (axis,), rows)
+    empty = prims.full(shape=(*updates.shape[:axis], size, *updates.shape[axis + 2 :]), value=0, dtype=updates.dtype)
+    return prims.scatter(empty, index, prims.reshape(updates, shape=rows), axis=axis, mode="add")  # type: ignore[no-any-return]
+
+
+def _table(outputs: Dim, taps: Dim, dtype: torch.dtype) -> tuple[Value, Value]:
+    """The number of the output and the number of the tap for each entry."""
+    shape = (outputs, taps)
+    return (
+        along(prims.iota(length=outputs, dtype=dtype), (0,), shape),
+        along(prims.iota(length=taps, dtype=dtype), (1,), shape),
+    )
+
+
+# ---- adaptive pooling: output o of O covers floor(o * I / O) <= i < ceil((o + 1) * I / O)
+
+
+def _adaptive(size: Dim, outputs: Dim) -> Taps:
+    # A window that straddles one border more than the quotient says has one element more.
+    widest = (size + outputs - 1) // outputs + (0 if _divides(outputs, size) else 1)
+    output, tap = _table(outputs, widest, torch.int64)
+    into, length = constant(output, outputs), constant(output, size)
+    start = prims.floor_div(prims.mul(output, length), into)
+    after = prims.mul(prims.add(output, constant(output, 1)), length)
+    end = prims.floor_div(prims.add(after, constant(after, outputs - 1)), into)
+    place = prims.add(start, tap)
+    valid = None if _divides(outputs, size) else prims.lt(place, end)
+    return Taps(prims.minimum(place, constant(place, size - 1)), valid=valid)
+
+
+def _divides(outputs: Dim, size: Dim) -> bool:
+    return isinstance(outputs, int) and isinstance(size, int) and size % outputs == 0
+
+
+def _window_counts(taps: Taps, dtype: torch.dtype) -> Value:
+    if taps.valid is None:
+        return prims.full(shape=(taps.outputs,), value=taps.taps, dtype=dtype)  # type: ignore[no-any-return]
+    return prims.reduce_sum(cast(taps.valid, dtype), axes=(1,))  # type: ignore[no-any-return]
+
+
+def _divided(x: Value, axis: int, taps: Taps) -> Value:
+    return prims.div(x, along(_window_counts(taps, x.dtype), (axis,), x.shape))  # type: ignore[no-any-return]
+
+
+def adaptive_average(spatial: int, out: TensorType, x: Value) -> Any:
+    """The mean of each window."""
+    if 0 in out.shape or 0 in x.shape:
+        return prims.full(shape=out.shape, value=math.nan if 0 in x.shape else 0, dtype=out.dtype)
+    total = cast(x, dtypes.compute_dtype(x.dtype))
+    for axis in range(x.ndim - spatial, x.ndim):
+        taps = _adaptive(x.shape[axis], out.shape[axis])
+        total = _divided(weigh(total, axis, taps), axis, taps)
+    return cast(total, out.dtype)
+
+
+def adaptive_average_grad(spatial: int, out: TensorType, grad: Value) -> Any:
+    """Each gradient, divided by its window's count, added to all of the window."""
+    if 0 in out.shape or 0 in grad.shape:
+        return prims.full(shape=out.shape, value=0, dtype=out.dtype)
+    total = cast(grad, dtypes.compute_dtype(grad.dtype))
+    for axis in range(grad.ndim - spatial, grad.ndim):
+        taps = _adaptive(out.shape[axis], grad.shape[axis])
+        total = weigh_back(_divided(total, axis, taps), axis, taps, out.shape[axis])
+    return cast(total, out.dtype)
+
+
+@decomposition(aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool3d(out: TensorType, x: Value, output_size: Any) -> Any:
+    return adaptive_average(3, out, x) if out.dtype in dtypes.FLOATING else NotImplemented
+
+
+@decomposition(aten._adaptive_avg_pool3d_backward.default)
+def adaptive_avg_pool3d_backward(out: TensorType, grad: Value, x: Value) -> Any:
+    return adaptive_average_grad(3, out, grad)
+
+
+def largest(windows: Value, places: Value, out: tuple[TensorType, TensorType], first: Value | None = None) -> Any:
+    """The largest of the last dim, and the entry of ``places`` (same shape) where it stands: the first one, or the
+    one that ``first`` says.
+    """
+    axis = windows.ndim - 1
+    index = prims.argmax(windows, axis=axis) if first is None else first
+    index = prims.reshape(index, shape=(*index.shape, 1))
+    return tuple(
+        prims.reshape(prims.gather(part, index, axis=axis), shape=type.shape)
+        for part, type in zip((windows, places), out, strict=True)
+    )
+
+
+def _lowest(dtype: torch.dtype) -> Any:
+    return -math.inf if dtype in dtypes.FLOATING else torch.iinfo(dtype).min
+
+
+def _adaptive_max(spatial: int, out: tuple[TensorType, TensorType], x: Value) -> Any:
+    if 0 in out[0].shape:
+        return tuple(prims.full(shape=type.shape, value=0, dtype=type.dtype) for type in out)
+    lead = x.ndim - spatial
+    windows = x
+    tables = [_adaptive(x.shape[axis], out[0].shape[axis]) for axis in range(lead, x.ndim)]
+    for position, taps in enumerate(tables):
+        # An invalid tap never wins: the first tap of a window is valid and comes before it.
+        windows = read(windows, lead + 2 * position, taps, _lowest(x.dtype))
+    pairs = tuple((2 * position, 2 * position + 1) for position in range(spatial))
+    flat: Value | None = None
+    table_shape = windows.shape[lead:]
+    for taps, pair, size in zip(tables, pairs, x.shape[lead:], strict=True):
+        part = along(taps.places, pair, table_shape)
+        flat = part if flat is None else prims.add(prims.mul(flat, constant(flat, size)), part)
+    assert flat is not None
+    order = (*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
+    outputs = out[0].shape[lead:]
+    area = element_count(tuple(taps.taps for taps in tables))
+    places = prims.reshape(prims.permute(flat, dims=order), shape=(*outputs, area))
+    moved = prims.permute(windows, dims=(*range(lead), *(lead + dim for dim in order)))
+    rows = prims.reshape(moved, shape=(*x.shape[:lead], *outputs, area))
+    return largest(rows, along(places, tuple(range(lead, rows.ndim)), rows.shape), out)
+
+
+@decomposition(aten.adaptive_max_pool2d.default)
+def adaptive_max_pool2d(out: tuple[TensorType, TensorType], x: Value, output_size: Any) -> Any:
+    return _adaptive_max(2, out, x)
+
+
+@decomposition(aten.adaptive_max_pool3d.default)
+def adaptive_max_pool3d(out: tuple[TensorType, TensorType], x: Value, output_size: Any) -> Any:
+    return _adaptive_max(3, out, x)
+
+
+def _chosen_back(spatial: int, out: TensorType, grad: Value, indices: Value) -> Any:
+    """Each gradient goes to the element of its plane that won."""
+    if 0 in grad.shape or 0 in out.shape:
+        return prims.full(shape=out.shape, value=0, dtype=out.dtype)
+    wide = dtypes.compute_dtype(out.dtype)
+    lead = len(out.shape) - spatial
+    rows = element_count(out.shape[:lead])
+    area, number = element_count(out.shape[lead:]), element_count(grad.shape[lead:])
+    total = prims.scatter(
+        prims.full(shape=(rows, area), value=0, dtype=wide),
+        prims.reshape(indices, shape=(rows, number)),
+        prims.reshape(cast(grad, wide), shape=(rows, number)),
+        axis=1,
+        mode="add",
+    )
+    return cast(prims.reshape(total, shape=out.shape), out.dtype)
+
+
+@decomposition(aten.adaptive_max_pool2d_backward.default)
+def adaptive_max_pool2d_backward(out: TensorType, grad: Value, x: Value, indices: Value) -> Any:
+    return _chosen_back(2, out, grad, indices)
+
+
+@decomposition(aten.adaptive_max_pool3d_backward.default)
+def adaptive_max_pool3d_backward(out: TensorType, grad: Value, x: Value, indices: Value) -> Any:
+    return _chosen_back(3, out, grad, indices)
+
+
+# ---- fractional pooling: windows of one size at random steps
+
+
+def _fractional_starts(sample: Value, size: Dim, outputs: Dim, extent: int) -> Value:
+    """Where each window starts, for each ``sample`` in [0, 1): ``[*samples, outputs]``.
+
+    Truncated sequence of Graham, "Fractional max-pooling" (2014), as eager rounds it; the last window ends the axis.
+    """
+    shape = (*sample.shape, outputs)
+    rank = len(shape)
+    number = along(prims.iota(length=outputs, dtype=torch.int64), (rank - 1,), shape)
+    last = constant(number, size - extent)
+    if outputs == 1:
+        return last  # type: ignore[no-any-return]
+    ratio: Any = size - extent
+    given = along(sample, tuple(range(rank - 1)), shape)
+    alpha = prims.div(spread(ratio, shape, sample.dtype), spread(outputs - 1, shape, sample.dtype))
+    reached = prims.convert(prims.mul(prims.add(cast(number, sample.dtype), given), alpha), dtype=torch.int64)
+    before = prims.convert(prims.mul(given, alpha), dtype=torch.int64)
+    start = prims.sub(reached, before)
+    return prims.select(prims.eq(number, constant(number, outputs - 1)), last, start)  # type: ignore[no-any-return]
+
+
+def _fractional(
+    spatial: int,
+    out: tuple[TensorType, TensorType],
+    x: Value,
+    kernel: Sequence[int],
+    samples: Value,
+    order: tuple[int, ...],
+) -> Any:
+    """``order``: which column of the samples belongs to each spatial axis."""
+    if 0 in out[0].shape:
+        return tuple(prims.full(shape=type.shape, value=0, dtype=type.dtype) for type in out)
+    lead = x.ndim - spatial
+    planes = element_count(x.shape[:lead])
+    outputs = out[0].shape[lead:]
+    points = cast(prims.reshape(samples, shape=(planes, samples.shape[-1])), dtypes.compute_dtype(x.dtype))
+    shape = (planes, *outputs, *kernel)
+    flat: Value | None = None
+    for position, (size, number, extent) in enumerate(zip(x.shape[lead:], outputs, kernel, strict=True)):
+        column = prims.reshape(slice_axis(points, 1, order[position], order[position] + 1), shape=(planes,))
+        start = along(_fractional_starts(column, size, number, extent), (0, 1 + position), shape)
+        step = along(prims.iota(length=extent, dtype=torch.int64), (1 + spatial + position,), shape)
+        place = prims.add(start, step)
+        flat = place if flat is None else prims.add(prims.mul(flat, constant(flat, size)), place)
+    assert flat is not None
+    number = element_count(outputs)
+    area = math.prod(kernel)
+    places = prims.reshape(flat, shape=(planes, number * area))
+    rows = prims.reshape(x, shape=(planes, element_count(x.shape[lead:])))
+    windows = prims.reshape(prims.gather(rows, places, axis=1), shape=(planes, number, area))
+    return largest(windows, prims.reshape(places, shape=(planes, number, area)), out)
+
+
+@decomposition(aten.fractional_max_pool2d.default)
+def fractional_max_pool2d(
+    out: tuple[TensorType, TensorType], x: Value, kernel: Sequence[int], output_size: Any, samples: Value
+) -> Any:
+    return _fractional(2, out, x, kernel, samples, (1, 0))
+
+
+@decomposition(aten.fractional_max_pool3d.default)
+def fractional_max_pool3d(
+    out: tuple[TensorType, TensorType], x: Value, kernel: Sequence[int], output_size: Any, samples: Value
+) -> Any:
+    return _fractional(3, out, x, kernel, samples, (0, 1, 2))
+
+
+@decomposition(aten.fractional_max_pool2d_backward.default)
+def fractional_max_pool2d_backward(
+    out: TensorType, grad: Value, x: Value, kernel: Any, output_size: Any, indices: Value
+) -> Any:
+    return _chosen_back(2, out, grad, indices)
+
+
+@decomposition(aten.fractional_max_pool3d_backward.default)
+def fractional_max_pool3d_backward(
+    out: TensorType, grad: Value, x: Value, kernel: Any, output_size: Any, indices: Value
+) -> Any:
+    return _chosen_back(3, out, grad, indices)
+
+
+# ---- resizing: where an output lies on the input's axis, and what it reads there
+
+
+def _ratio(size: Dim, outputs: Dim, scale: float | None, dtype: torch.dtype) -> Any:
+    """Input steps for each output step: a number, or 0-d values' worth of one when sizes are symbolic."""
+    if scale is not None and scale > 0.0:
+        return 1.0 / scale
+    if isinstance(size, int) and isinstance(outputs, int):
+        return size / outputs
+    return prims.div(prims.full(shape=(), value=size, dtype=dtype), prims.full(shape=(), value=outputs, dtype=dtype))
+
+
+def _steps(like: Value, ratio: Any) -> Value:
+    return along(ratio, (), like.shape) if isinstance(ratio, Value) else constant(like, ratio)  # type: ignore[no-any-return]
+
+
+def _centers(size: Dim, outputs: Dim, taps: int, aligned: bool, scale: float | None, dtype: torch.dtype) -> Value:
+    """The position of each output on the input's axis, in its elements: ``[outputs, taps]``."""
+    number, _ = _table(outputs, taps, dtype)
+    if aligned:
+        if outputs == 1:
+            return constant(number, 0.0)  # type: ignore[no-any-return]
+        return prims.mul(number, _steps(number, _ratio(size - 1, outputs - 1, None, dtype)))  # type: ignore[no-any-return]
+    half = constant(number, 0.5)
+    return prims.sub(prims.mul(prims.add(number, half), _steps(number, _ratio(size, outputs, scale, dtype))), half)  # type: ignore[no-any-return]
+
+
+def _within(place: Value, size: Dim) -> Value:
+    """Places clamped to the axis."""
+    return prims.minimum(prims.maximum(place, constant(place, 0)), constant(place, size - 1))  # type: ignore[no-any-return]
+
+
+def _nearest_taps(exact: bool, size: Dim, outputs: Dim, scale: float | None, dtype: torch.dtype) -> Taps:
+    number, _ = _table(outputs, 1, dtype)
+    if exact:
+        number = prims.add(number, constant(number, 0.5))
+    position = prims.floor(prims.mul(number, _steps(number, _ratio(size, outputs, scale, dtype))))
+    return Taps(_within(prims.convert(position, dtype=torch.int64), size))
+
+
+def _linear_taps(size: Dim, outputs: Dim, aligned: bool, scale: float | None, dtype: torch.dtype) -> Taps:
+    center = _centers(size, outputs, 2, aligned, scale, dtype)
+    center = prims.maximum(center, constant(center, 0.0))
+    low = prims.floor(center)
+    rest = prims.sub(center, low)
+    _, tap = _table(outputs, 2, torch.int64)
+    upper = prims.eq(tap, constant(tap, 1))
+    place = prims.add(prims.convert(low, dtype=torch.int64), tap)
+    return Taps(_within(place, size), prims.select(upper, rest, prims.sub(constant(rest, 1.0), rest)))
+
+
+# Keys' cubic kernel, the slope at 1 that torch (and OpenCV) takes; with antialiasing the one that Pillow takes.
+_CUBIC = -0.75
+_CUBIC_ANTIALIASED = -0.5
+
+
+def cubic(distance: Value, slope: float) -> Value:
+    """Keys' cubic convolution kernel at a distance of at least 0; 0 from 2 on."""
+
+    def polynomial(*coefficients: float) -> Value:
+        result = constant(distance, coefficients[0])
+        for coefficient in coefficients[1:]:
+            result = prims.add(prims.mul(result, distance), constant(distance, coefficient))
+        return result  # type: ignore[no-any-return]
+
+    near = polynomial(slope + 2.0, -(slope + 3.0), 0.0, 1.0)
+    far = polynomial(slope, -5.0 * slope, 8.0 * slope, -4.0 * slope)
+    outer = prims.select(prims.lt(distance, constant(distance, 2.0)), far, constant(far, 0.0))
+    return prims.select(prims.lt(distance, constant(distance, 1.0)), near, outer)  # type: ignore[no-any-return]
+
+
+def _cubic_taps(size: Dim, outputs: Dim, aligned: bool, scale: float | None, dtype: torch.dtype) -> Taps:
+    center = _centers(size, outputs, 4, aligned, scale, dtype)
+    low = prims.floor(center)
+    _, tap = _table(outputs, 4, dtype)
+    place = prims.sub(prims.add(low, tap), constant(tap, 1.0))
+    weights = cubic(prims.abs(prims.sub(center, place)), _CUBIC)
+    return Taps(_within(prims.convert(place, dtype=torch.int64), size), weights)
+
+
+def _triangle(distance: Value) -> Value:
+    rest = prims.sub(constant(distance, 1.0), distance)
+    return prims.maximum(rest, constant(rest, 0.0))  # type: ignore[no-any-return]
+
+
+def _antialiased_taps(
+    kernel: Callable[[Value], Value],
+    reach: float,
+    size: int,
+    outputs: int,
+    aligned: bool,
+    scale: float | None,
+    dtype: torch.dtype,
+) -> Taps:
+    """The kernel, widened by the ratio when it shrinks, over all elements that it reaches; weights of sum 1."""
+    if aligned:
+        ratio = (size - 1) / (outputs - 1) if outputs > 1 else 0.0
+    else:
+        ratio = _ratio(size, outputs, scale, dtype)
+    support = reach * ratio if ratio >= 1.0 else reach
+    narrow = 1.0 / ratio if ratio >= 1.0 else 1.0
+    output, tap = _table(outputs, math.ceil(support) * 2 + 1, dtype)
+    center = prims.mul(constant(output, ratio), prims.add(output, constant(output, 0.5)))
+    start = prims.trunc(prims.add(prims.sub(center, constant(center, support)), constant(center, 0.5)))
+    end = prims.trunc(prims.add(prims.add(center, constant(center, support)), constant(center, 0.5)))
+    start = prims.maximum(start, constant(start, 0.0))
+    end = prims.minimum(end, constant(end, float(size)))
+    place = prims.add(start, tap)
+    valid = prims.lt(place, end)
+    offset = prims.add(prims.sub(place, center), constant(place, 0.5))
+    weights = kernel(prims.abs(scaled(offset, narrow)))
+    weights = prims.select(valid, weights, constant(weights, 0.0))
+    total = prims.reduce_sum(weights, axes=(1,))
+    total = prims.select(prims.eq(total, constant(total, 0.0)), constant(total, 1.0), total)
+    weights = prims.div(weights, stretch(total, (1,), weights.shape))
+    return Taps(_within(prims.convert(place, dtype=torch.int64), size), weights, valid)
+
+
+# Builds the taps of one axis: (input size, output size, scale or None, compute dtype).
+_Axis = Callable[[Any, Any, "float | None", torch.dtype], Taps]
+
+
+def _resized(out: TensorType, x: Value, scales: Sequence[float | None], axis_taps: _Axis) -> Any:
+    if out.dtype not in dtypes.FLOATING:
+        return NotImplemented
+    wide = dtypes.compute_dtype(x.dtype)
+    result = cast(x, wide)
+    # The last axis first, as eager does.
+    for axis, scale in reversed(list(enumerate(scales, start=x.ndim - len(scales)))):
+        result = weigh(result, axis, axis_taps(x.shape[axis], out.shape[axis], scale, wide))
+    return cast(result, out.dtype)
+
+
+def _resized_back(out: TensorType, grad: Value, scales: Sequence[float | None], axis_taps: _Axis) -> Any:
+    if out.dtype not in dtypes.FLOATING:
+        return NotImplemented
+    wide = dtypes.compute_dtype(grad.dtype)
+    result = cast(grad, wide)
+    for axis, scale in enumerate(scales, start=grad.ndim - len(scales)):
+        size = out.shape[axis]
+        result = weigh_back(result, axis, axis_taps(size, grad.shape[axis], scale, wide), size)
+    return cast(result, out.dtype)
+
+
+def _nearest_axis(exact: bool) -> _Axis:
+    return lambda size, outputs, scale, dtype: _nearest_taps(exact, size, outputs, scale, dtype)
+
+
+def _linear_axis(aligned: bool) -> _Axis:
+    return lambda size, outputs, scale, dtype: _linear_taps(size, outputs, aligned, scale, dtype)
+
+
+def _cubic_axis(aligned: bool) -> _Axis:
+    return lambda size, outputs, scale, dtype: _cubic_taps(size, outputs, aligned, scale, dtype)
+
+
+def _scales_of(spatial: int, scales: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    return (*scales, *(None,) * (spatial - len(scales)))
+
+
+@decomposition(
+    aten.upsample_nearest1d_backward.default,
+    aten.upsample_nearest2d_backward.default,
+    aten.upsample_nearest3d_backward.default,
+)
+def upsample_nearest_backward(
+    out: TensorType, grad: Value, output_size: Any, input_size: Any, *scales: float | None
+) -> Any:
+    return _resized_back(out, grad, _scales_of(len(output_size), scales), _nearest_axis(False))
+
+
+@decomposition(
+    aten._upsample_nearest_exact1d_backward.default,
+    aten._upsample_nearest_exact2d_backward.default,
+    aten._upsample_nearest_exact3d_backward.default,
+)
+def upsample_nearest_exact_backward(
+    out: TensorType, grad: Value, output_size: Any, input_size: Any, *scales: float | None
+) -> Any:
+    return _resized_back(out, grad, _scales_of(len(output_size), scales), _nearest_axis(True))
+
+
+@decomposition(
+    aten.upsample_linear1d_backward.default,
+    aten.upsample_bilinear2d_backward.default,
+    aten.upsample_trilinear3d_backward.default,
+)
+def upsample_linear_backward(
+    out: TensorType, grad: Value, output_size: Any, input_size: Any, align_corners: bool, *scales: float | None
+) -> Any:
+    return _resized_back(out, grad, _scales_of(len(output_size), scales), _linear_axis(align_corners))
+
+
+@decomposition(aten.upsample_bicubic2d_backward.default)
+def upsample_bicubic_backward(
+    out: TensorType, grad: Value, output_size: Any, input_size: Any, align_corners: bool, *scales: float | None
+) -> Any:
+    return _resized_back(out, grad, _scales_of(len(output_size), scales), _cubic_axis(align_corners))
+
+
+def _antialiased_axis(cubic_kernel: bool, aligned: bool) -> _Axis:
+    def taps(size: Any, outputs: Any, scale: float | None, dtype: torch.dtype) -> Taps:
+        if cubic_kernel:
+            return _antialiased_taps(
+                lambda distance: cubic(distance, _CUBIC_ANTIALIASED), 2.0, size, outputs, aligned, scale, dtype
+            )
+        return _antialiased_taps(_triangle, 1.0, size, outputs, aligned, scale, dtype)
+
+    return taps
+
+
+def _antialiased(
+    cubic_kernel: bool, out: TensorType, x: Value, output_size: Any, aligned: bool, *scales: float | None
+) -> Any:
+    if is_symbolic((*x.shape[2:], *out.shape[2:])):
+        # How many elements an output reads is then not known.
+        return NotImplemented
+    return _resized(out, x, _scales_of(2, scales), _antialiased_axis(cubic_kernel, aligned))
+
+
+@decomposition(aten._upsample_bilinear2d_aa.default)
+def upsample_bilinear2d_aa(out: TensorType, x: Value, *rest: Any) -> Any:
+    return _antialiased(False, out, x, *rest)
+
+
+@decomposition(aten._upsample_bicubic2d_aa.default)
+def upsample_bicubic2d_aa(out: TensorType, x: Value, *rest: Any) -> Any:
+    return _antialiased(True, out, x, *rest)
+
+
+def _antialiased_back(
+    cubic_kernel: bool,
+    out: TensorType,
+    grad: Value,
+    output_size: Any,
+    input_size: Any,
+    aligned: bool,
+    *scales: float | None,
+) -> Any:
+    if is_symbolic((*grad.shape[2:], *out.shape[2:])):
+        return NotImplemented
+    return _resized_back(out, grad, _scales_of(2, scales), _antialiased_axis(cubic_kernel, aligned))
+
+
+@decomposition(aten._upsample_bilinear2d_aa_backward.default)
+def upsample_bilinear2d_aa_backward(out: TensorType, grad: Value, *rest: Any) -> Any:
+    return _antialiased_back(False, out, grad, *rest)
+
+
+@decomposition(aten._upsample_bicubic2d_aa_backward.default)
+def upsample_bicubic2d_aa_backward(out: TensorType, grad: Value, *rest: Any) -> Any:
+    return _antialiased_back(True, out, grad, *rest)
+
+
+# ---- gradients of padding with the operand's own elements
+
+
+def _pad_back(out: TensorType, grad: Value, padding: Sequence[Dim], reflects: bool) -> Any:
+    """Each gradient goes to the element whose copy the padded place holds."""
+    wide = dtypes.compute_dtype(grad.dtype)
+    total = cast(grad, wide)
+    for position in range(len(padding) // 2):
+        axis = grad.ndim - 1 - position
+        size = out.shape[axis]
+        number, _ = _table(grad.shape[axis], 1, torch.int64)
+        place = prims.sub(number, constant(number, padding[2 * position]))
+        if reflects:
+            place = prims.abs(place)
+            last = constant(place, size - 1)
+            place = prims.sub(last, prims.abs(prims.sub(last, place)))
+        total = weigh_back(total, axis, Taps(_within(place, size)), size)
+    return cast(total, out.dtype)
+
+
+@decomposition(
+    aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default,
+    aten.replication_pad3d_backward.default,
+)
+def replication_pad_backward(out: TensorType, grad: Value, x: Value, padding: Sequence[Dim]) -> Any:
+    return _pad_back(out, grad, padding, False)
+
+
+@decomposition(
+    aten.reflection_pad1d_backward.default,
+    aten.reflection_pad2d_backward.default,
+    aten.reflection_pad3d_backward.default,
+)
+def reflection_pad_backward(out: TensorType, grad: Value, x: Value, padding: Sequence[Dim]) -> Any:
+    return _pad_back(out, grad, padding, True)
+
+
+# ---- columns of windows, added up
+
+
+@decomposition(aten.col2im.default)
+def col2im(
+    out: TensorType,
+    x: Value,
+    output_size: Sequence[Dim],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    """The sum of windows, given as columns ``[N, C * kernel, windows]``, at their places in the image."""
+    batch = x if x.ndim == 3 else prims.reshape(x, shape=(1, *x.shape))
+    counts = tuple(
+        (size + 2 * edge - reach * (extent - 1) - 1) // step + 1
+        for size, edge, reach, extent, step in zip(output_size, padding, dilation, kernel, stride, strict=True)
+    )
+    channels = out.shape[-3]
+    wide = dtypes.compute_dtype(x.dtype)
+    image = cast(prims.reshape(batch, shape=(batch.shape[0], channels, *kernel, *counts)), wide)
+    # [N, C, kernel rows, rows, kernel columns, columns]
+    image = prims.permute(image, dims=(0, 1, 2, 4, 3, 5))
+    for position in range(2):
+        axis = 2 + position
+        extent, number = _table(kernel[position], counts[position], torch.int64)
+        place = prims.add(
+            prims.mul(extent, constant(extent, dilation[position])),
+            prims.mul(number, constant(number, stride[position])),
+        )
+        edge, size = padding[position], out.shape[len(out.shape) - 2 + position]
+        image = slice_axis(add_at(image, axis, place, size + 2 * edge), axis, edge, edge + size)
+    return prims.reshape(cast(image, out.dtype), shape=out.shape)
