@@ -534,11 +534,14 @@ def _torch_decomposition(target: Any, args: Any, kwargs: Any) -> fx.GraphModule 
 
 def _static_key(target: Any, args: Any, kwargs: Any) -> Any:
     static = True
+    places: dict[int, int] = {}
 
     def show(item: Any) -> Any:
         nonlocal static
         if isinstance(item, torch.Tensor):
-            layout = (tuple(item.shape), tuple(item.stride()), item.dtype, item.requires_grad)
+            # The graph of op(x, x) reads one input only: it is not the graph of op(x, y).
+            place = places.setdefault(id(item), len(places))
+            layout = (tuple(item.shape), tuple(item.stride()), item.dtype, item.requires_grad, place)
             static = static and all(isinstance(n, int) for part in layout[:2] for n in part)
             return repr(layout)
         if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
