@@ -287,3 +287,13 @@ def test_tensors_made_or_moved_elsewhere_stay_there(collected):
     assert any("does not take tensors on 'meta'" in reason for reason in reasons)
     with pytest.raises(errors.UnsupportedOpError, match="does not take tensors on 'meta'"):
         torch.compile(lambda x: x.to("meta"), backend="sdk:reference", options={"fallback": "error"})(x)
+
+
+def test_a_decomposition_of_equal_operands_serves_no_others():
+    """torch's decompositions are remembered by their arguments; op(x, x) is another call than op(x, y)."""
+    x, y = torch.rand(5) + 0.5, torch.rand(5) + 0.5
+
+    def both(x, y):
+        return torch.special.xlogy(x, x), torch.special.xlogy(x, y)
+
+    torch.testing.assert_close(torch.compile(both, backend="sdk:reference")(x, y), both(x, y))
