@@ -21,6 +21,7 @@ from backend_sdk.errors import OptionError, SdkError, UnknownBackendError
 COMMANDS = (
     "list",
     "doctor",
+    "coverage",
     "spec",
     "explain",
     "demo",

@@ -46,15 +46,51 @@ def decompose(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _rule(op: OpOverload) -> Callable[..., Any] | None:
-    rule = _table().get(op)
+    rule = table().get(op)
     if rule is not None:
         return rule
     if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
         return functools.partial(OpOverload.decompose, op)
-    return None
+    return of_lists(op)
 
 
 @functools.cache
-def _table() -> Mapping[OpOverload, Callable[..., Any]]:
+def of_lists(op: OpOverload) -> Callable[..., Any] | None:
+    """For ``_foreach_NAME``, which does to each tensor of a list what NAME does to one: so many calls of NAME."""
+    name = str(op).split(".")[1]
+    if not name.startswith("_foreach_") or op._schema.is_mutable or len(op._schema.returns) != 1:
+        return None
+    stem = name.removeprefix("_foreach_")
+    if "Scalar" in str(op).split(".")[2]:
+        # maximum and minimum take no numbers; these compute the same.
+        stem = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(stem, stem)
+    single = getattr(torch.ops.aten, stem, None)
+    if single is None:
+        return None
+    names = [argument.name for argument in op._schema.arguments]
+    # What NAME takes by keyword only, beside what _foreach_NAME does: addcdiv(..., *, value).
+    by_keyword = {"scalars": "value", "value": "value"} if stem in ("addcdiv", "addcmul") else {"alpha": "alpha"}
+
+    def run(*args: Any, **kwargs: Any) -> list[Any]:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        count = max(len(value) for value in given.values() if isinstance(value, (list, tuple)))
+
+        def part(value: Any, i: int) -> Any:
+            return value[i] if isinstance(value, (list, tuple)) and len(value) == count else value
+
+        return [
+            single(
+                *[part(value, i) for name, value in given.items() if name not in by_keyword],
+                **{by_keyword[name]: part(value, i) for name, value in given.items() if name in by_keyword},
+            )
+            for i in range(count)
+        ]
+
+    return run
+
+
+@functools.cache
+def table() -> Mapping[OpOverload, Callable[..., Any]]:
+    """torch's decomposition tables: all of its rules, by overload."""
     # The core table leaves out rules that only some compilers want, so it goes first where both have one.
     return {**decomposition_table, **core_aten_decompositions()}

@@ -80,6 +80,12 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "ops that only such a kernel reduces to the contract run in eager",
     ),
     PrivateName(
+        "torch._ops:_schema",
+        f"{_HERE}.decompositions",
+        "argument names of ops on lists of tensors (_foreach_add)",
+        "the ops on lists that optimizers call run in eager",
+    ),
+    PrivateName(
         "torch._subclasses.fake_tensor.FakeTensorMode",
         f"{_HERE}.decompositions",
         "decompositions are traced on tensors without data",
@@ -140,6 +146,12 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "explain() does not list graph breaks",
     ),
     PrivateName(
+        "torch.testing._internal.common_methods_invocations.op_db",
+        f"{_HERE}.op_catalogue",
+        "torch's catalogue of sample calls (OpInfo); there is no public one",
+        "backend-sdk coverage --prove has no samples",
+    ),
+    PrivateName(
         "torch._ops.HigherOrderOperator",
         f"{_HERE}.ops",
         "the class of cond, while_loop and their like",
@@ -156,6 +168,36 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         f"{_HERE}.ops",
         "argument names, defaults and mutation of an op",
         "claiming aten overloads, and the order of calls with effects",
+    ),
+    PrivateName(
+        "torch._C._dispatch_get_all_op_names",
+        f"{_HERE}.overloads",
+        "the names of all overloads of the installed torch",
+        "backend-sdk coverage: no report",
+    ),
+    PrivateName(
+        "torch._C._dispatch_has_kernel_for_dispatch_key",
+        f"{_HERE}.overloads",
+        "tells whether an op is made of other ops (CompositeImplicit)",
+        "backend-sdk coverage: ops that only such a kernel reduces have no verdict",
+    ),
+    PrivateName(
+        "torch._ops.OpOverload",
+        f"{_HERE}.overloads",
+        "the class of aten ops, as a type",
+        "backend-sdk coverage: no report",
+    ),
+    PrivateName(
+        "torch._ops:_schema",
+        f"{_HERE}.overloads",
+        "arguments of an overload, and which of them it writes",
+        "backend-sdk coverage: in-place and out= overloads are not told from others",
+    ),
+    PrivateName(
+        "torch.utils._python_dispatch.TorchDispatchMode",
+        f"{_HERE}.overloads",
+        "sees which overloads a call runs",
+        "backend-sdk coverage --prove: no overload counts as proven",
     ),
     PrivateName(
         "torch.storage:_cdata",

@@ -16,6 +16,17 @@ def leaves(tree: Any) -> list[Any]:
     return list(_pytree.tree_leaves(tree))
 
 
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves, and the structure that `unflatten` needs."""
+    flat, structure = _pytree.tree_flatten(tree)
+    return list(flat), structure
+
+
+def unflatten(flat: list[Any], structure: Any) -> Any:
+    """The tree out of its leaves."""
+    return _pytree.tree_unflatten(flat, structure)
+
+
 class ProgramTree:
     """How an exported program nests its inputs and results."""
 

@@ -1,0 +1,207 @@
+"""`backend-sdk coverage`: how every aten overload of the installed torch reaches the contract, and the proof.
+
+Does not: prove anything itself (`backend_sdk.coverage` does).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from backend_sdk.cli.exit_codes import CHECK_FAILED, FINE
+from backend_sdk.cli.output import console, print_json, table
+
+if TYPE_CHECKING:
+    from backend_sdk.coverage.journal import Journal
+    from backend_sdk.coverage.report import Report
+    from backend_sdk.coverage.workers import Task
+
+
+def command(
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Run the catalogue's samples and calls of each overload.")
+    ] = False,
+    level: Annotated[
+        str, typer.Option("--level", help="`prims`: nothing but prims; `composites`: they stay whole.")
+    ] = "prims",
+    dtype: Annotated[list[str] | None, typer.Option("--dtype", help="A dtype to prove in; may be repeated.")] = None,
+    op: Annotated[
+        list[str] | None, typer.Option("--op", metavar="NAME", help="Prove this OpInfo or overload only.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Samples of an OpInfo; 0 is all.")] = 0,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Worker processes.")] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Kinds to prove: forward, backward, overload; may be repeated.")
+    ] = None,
+    journal: Annotated[
+        Path | None, typer.Option("--journal", help="Where results are kept; a run that was interrupted goes on.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start the journal anew.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Prove again what failed in the journal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Say how each aten overload reaches the contract; with --prove, run it and compare with eager.
+
+    A proof goes through the whole pipeline on a backend that has the contract and nothing else, without fallback.
+    It needs the extra `test`. Without --prove, --journal shows the results of an earlier proof.
+
+    Exit code 1: a failure that no table explains, a known reason that no longer holds, or no verdict.
+    """
+    from backend_sdk.coverage.report import judge
+    from backend_sdk.coverage.verdict import verdicts
+    from backend_sdk.errors import OptionError, nearest
+
+    if level not in ("prims", "composites"):
+        raise OptionError(f"unknown level {level!r}: {nearest(level, ('prims', 'composites'))}")
+    covered = verdicts()
+    report = judge(covered, [], whole=False)
+    if prove or journal is not None:
+        from backend_sdk.coverage.prove import DTYPES
+        from backend_sdk.coverage.report import KINDS
+
+        dtypes = _chosen(dtype, DTYPES, "dtype", ["float32"])
+        kinds = _chosen(only, KINDS, "kind", list(KINDS))
+        kept = _journal(journal, level, limit, fresh)
+        if prove:
+            if retry:
+                kept.forget_failures()
+            _prove(kept, covered, op or [], dtypes, kinds, level, limit or None, jobs, quiet=json)
+        whole = prove and not op and not limit and kinds == list(KINDS) and "float32" in dtypes
+        report = judge(covered, list(kept.entries.values()), whole=whole)
+    if json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+    raise typer.Exit(CHECK_FAILED if report.failed else FINE)
+
+
+def _chosen(given: list[str] | None, known: Any, what: str, default: list[str]) -> list[str]:
+    from backend_sdk.errors import OptionError, nearest
+
+    for name in given or ():
+        if name not in known:
+            raise OptionError(f"unknown {what} {name!r}: {nearest(name, known)}")
+    return [name for name in known if name in given] if given else default
+
+
+def _journal(path: Path | None, level: str, limit: int, fresh: bool) -> Journal:
+    from importlib import metadata
+
+    from backend_sdk.coverage.journal import Journal
+
+    torch = metadata.version("torch")
+    chosen = path or Path(f"coverage-torch{torch.split('+')[0]}-{level}.jsonl")
+    if fresh:
+        chosen.unlink(missing_ok=True)
+    made_by = {"sdk": metadata.version("backend-sdk"), "torch": torch, "level": level, "limit": limit}
+    return Journal(chosen, made_by)
+
+
+def _prove(
+    journal: Journal,
+    covered: list[Any],
+    names: list[str],
+    dtypes: list[str],
+    kinds: list[str],
+    level: str,
+    limit: int | None,
+    jobs: int,
+    quiet: bool,
+) -> None:
+    from backend_sdk.coverage.plan import op_info_tasks, overload_tasks
+    from backend_sdk.errors import OptionError
+
+    tasks = op_info_tasks(names, dtypes, kinds)
+    chosen = overload_tasks(names, covered, []) if "overload" in kinds else []
+    if names and not tasks and not chosen:
+        raise OptionError(f"no OpInfo or aten overload is called {', '.join(names)}")
+    _run("samples", tasks, journal, level, limit, jobs, quiet)
+    if "overload" in kinds:
+        _run(
+            "overloads",
+            overload_tasks(names, covered, list(journal.entries.values())),
+            journal,
+            level,
+            limit,
+            jobs,
+            quiet,
+        )
+
+
+def _run(what: str, tasks: list[Task], journal: Journal, level: str, limit: int | None, jobs: int, quiet: bool) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from backend_sdk.coverage.workers import prove_all
+
+    todo = [task for task in tasks if task.item.key not in journal.entries]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # The standard output is the report's.
+    with Progress(*columns, TextColumn("{task.fields[last]}"), console=Console(stderr=True), disable=quiet) as progress:
+        bar = progress.add_task(what, total=len(tasks), completed=len(tasks) - len(todo), last="")
+        for entry in prove_all(todo, level, limit, jobs):
+            journal.add(entry)
+            progress.update(bar, advance=1, last=entry.key)
+
+
+def _print(report: Report) -> None:
+    from backend_sdk.coverage.prove import DTYPES
+    from backend_sdk.coverage.report import KINDS
+
+    out = console()
+    shown = table("verdict", "overloads", "proven by execution")
+    proven = report.proven_overloads
+    for verdict, count in report.verdicts.items():
+        shown.add_row(
+            verdict, str(count), str(sum(one.verdict == verdict and one.overload in proven for one in report.covered))
+        )
+    total = len(report.covered)
+    shown.add_row("all", str(total), str(sum(one.overload in proven for one in report.covered)))
+    out.print(shown)
+    shown = table("out of scope", "overloads")
+    for reason, count in report.reasons.items():
+        shown.add_row(reason, str(count))
+    out.print(shown)
+    if not report.judged:
+        out.print("Nothing is proven yet: --prove runs it.")
+        return
+    shown = table("kind", "dtype", "items", "proven", "nothing to compare", "failed, explained", "unexplained")
+    for kind in KINDS:
+        for dtype in DTYPES:
+            counts = report.counts(kind, dtype)
+            if counts["items"]:
+                failed = counts["items"] - counts["proven"] - counts["nothing"]
+                shown.add_row(
+                    kind,
+                    dtype,
+                    str(counts["items"]),
+                    str(counts["proven"]),
+                    str(counts["nothing"]),
+                    str(failed - counts["unexplained"]),
+                    str(counts["unexplained"]),
+                )
+    out.print(shown)
+    for kind in ("forward", "backward"):
+        names = {one.entry.item.name for one in report.judged if one.entry.item.kind == kind}
+        failing = {one.entry.item.name for one in report.judged if one.entry.item.kind == kind and not one.proven}
+        out.print(f"OpInfos proven {kind}: {len(names - failing)} of {len(names)}")
+    _print_failures(report)
+
+
+def _print_failures(report: Report) -> None:
+    out = console()
+    explained = table("explained", "reason")
+    unexplained = table("unexplained", "samples", "what happened")
+    for one in report.judged:
+        if one.unexplained:
+            failed = f"{one.entry.failed} of {one.entry.samples}"
+            unexplained.add_row(one.entry.key, failed, f"{one.entry.status}: {one.entry.message}")
+        elif one.explanation:
+            explained.add_row(one.entry.key, one.explanation)
+    for shown in (explained, unexplained):
+        if shown.row_count:
+            out.print(shown)
+    for line in report.stale:
+        out.print(f"stale: {line}")

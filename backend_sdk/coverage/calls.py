@@ -1,0 +1,281 @@
+"""One call of a torch function, in eager and through the whole pipeline, and whether the two agree.
+
+The pipeline is entered behind Dynamo, with a backend that has the contract and nothing else and with
+``fallback="error"``: a call that comes back has reached the contract.
+
+Does not: choose calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from backend_sdk.backends.reference import ReferenceBackend
+from backend_sdk.errors import UnsupportedOpError
+from backend_sdk.pipeline.compile import compile_module
+from backend_sdk.pipeline.options import Options
+from backend_sdk.pipeline.report import FALLBACK, GraphReport, collecting
+from backend_sdk.torch_compat import trees
+from backend_sdk.torch_compat.ops import is_random
+from backend_sdk.torch_compat.overloads import aten_overloads, recording
+
+# The seed that torch's catalogue sets within its random ops.
+SEED = 42
+
+PRIMS, COMPOSITES = "prims", "composites"
+
+# Checks of the data: they compute nothing, and eager runs them so that they raise as eager does. As the graph shows
+# them, with what eager runs.
+CHECKS = {
+    "with_effects": "aten._linalg_check_errors.default",
+    "aten._assert_async.msg": "aten._assert_async.msg",
+}
+
+
+class Mismatch(Exception):
+    """The pipeline computes something that eager does not."""
+
+
+class Refused(Exception):
+    """Some ops do not reach the contract: ``ops``, by name."""
+
+    def __init__(self, ops: list[str]) -> None:
+        self.ops = ops
+        super().__init__(f"not reduced to the contract: {', '.join(ops)}")
+
+
+@dataclass
+class Call:
+    """A function with its arguments. ``backward`` compares gradients with respect to the inputs that ask for one.
+
+    ``types_only`` leaves values out of the comparison (what eager leaves undefined). ``conditioned`` says that the
+    call solves a problem that may be ill-conditioned. ``guessed``: its arguments were made
+    up, and eager may not have checked that they make sense.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    backward: bool = False
+    types_only: bool = False
+    conditioned: bool = False
+    guessed: bool = False
+
+
+@dataclass
+class Ran:
+    """What a call that agrees ran: the overloads of eager, and the contract's ops by captured overload."""
+
+    overloads: list[str]
+    reduced: dict[str, list[str]]
+
+
+def prove(call: Call, level: str) -> Ran | None:
+    """Run a call both ways and compare. None when there is nothing to compare (a backward without gradients).
+
+    Raises `Mismatch`, `Refused`, or what the pipeline raises. What eager raises comes as it is: ask `runs` first.
+    """
+    with recording() as recorded:
+        eager = _run(call, call.function)
+    overloads = [name for name in recorded if name in aten_overloads()]
+    if call.backward and not any(isinstance(leaf, torch.Tensor) for leaf in eager):
+        return None
+    draws = any(is_random(aten_overloads()[name]) for name in overloads)
+    reports: list[GraphReport] = []
+    results = [_compiled(call, "eager", level == COMPOSITES, overloads, reports)]
+    if level == COMPOSITES:
+        results.append(_compiled(call, "eager", False, overloads, []))
+    for actual in results:
+        _compare(call, actual, eager)
+    if draws:
+        # Drawn by the contract's own generator: other numbers, of the same types.
+        drawn = _compiled(call, "counter", level == COMPOSITES, overloads, reports)
+        _compare_types(drawn, eager)
+    if len(results) == 2:
+        _compare(call, results[0], results[1])
+    return Ran(overloads, _reduced(reports))
+
+
+def runs(call: Call) -> bool:
+    """Whether eager runs the call at all."""
+    try:
+        _run(call, call.function)
+    except Exception:
+        return False
+    return True
+
+
+def run_in_eager(call: Call) -> list[Any]:
+    """What a call gives in eager: results, or gradients."""
+    return _run(call, call.function)
+
+
+def _compiled(
+    call: Call, random: str, composites: bool, overloads: Sequence[str], reports: list[GraphReport]
+) -> list[Any]:
+    backend = ReferenceBackend(composites=composites)
+
+    def run(fallback: str, into: list[GraphReport]) -> list[Any]:
+        with collecting(quiet=True) as collected:
+            module = _Module(call.function, call.args, call.kwargs)
+            compiled = compile_module(module, module.tensors, backend, Options(random=random, fallback=fallback))  # type: ignore[arg-type]
+            result = _run(call, lambda *args, **kwargs: compiled(*module.tensors))
+        into.extend(collected)
+        return result
+
+    try:
+        return run("error", reports)
+    except UnsupportedOpError as error:
+        allowed: list[GraphReport] = []
+        result = run("allow", allowed)
+        refused = {node.op for report in allowed for node in report.nodes if node.verdict == FALLBACK}
+        inner = {
+            name
+            for report in allowed
+            for node in report.nodes
+            if node.verdict == FALLBACK
+            for name in node.ops
+            if "." in name
+        }
+        ops = sorted(inner or refused)
+        if all(CHECKS.get(name) in overloads for name in ops):
+            reports.extend(allowed)
+            return result
+        raise Refused(ops) from error
+
+
+class _Module(torch.nn.Module):
+    """A function of tensors only: what an argument list holds beside them is part of the function."""
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._function = function
+        self._leaves, self._structure = trees.flatten((tuple(args), dict(kwargs)))
+        self._places = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [self._leaves[place] for place in self._places]
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[Any, ...]:
+        leaves = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = trees.unflatten(leaves, self._structure)
+        return tuple(trees.leaves(self._function(*args, **kwargs)))
+
+
+def _run(call: Call, function: Callable[..., Any]) -> list[Any]:
+    torch.manual_seed(SEED)
+    results = trees.leaves(function(*call.args, **call.kwargs))
+    if not call.backward:
+        return results
+    inputs = [
+        leaf
+        for leaf in trees.leaves((call.args, dict(call.kwargs)))
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    ]
+    return _gradients(results, inputs)
+
+
+def _gradients(results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """Gradients of a sum of the results in which each element has a weight of its own."""
+    total: Any = None
+    for result in results:
+        if isinstance(result, torch.Tensor) and result.requires_grad:
+            weights = torch.linspace(0.5, 1.5, result.numel(), dtype=result.dtype.to_real()).reshape(result.shape)
+            real = result.real + result.imag if result.is_complex() else result
+            part = (real * weights).sum()
+            total = part if total is None else total + part
+    if total is None or not inputs:
+        return [None] * len(inputs)
+    return list(torch.autograd.grad(total, inputs, allow_unused=True))
+
+
+def _reduced(reports: Sequence[GraphReport]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = {}
+    for report in reports:
+        for node in report.nodes:
+            if node.verdict != FALLBACK:
+                found.setdefault(node.op, set()).update(name for name in node.ops if "." not in name)
+    return {name: sorted(ops) for name, ops in found.items()}
+
+
+# ---- agreement
+
+
+def _compare(call: Call, actual: Sequence[Any], expected: Sequence[Any]) -> None:
+    _compare_types(actual, expected)
+    if call.types_only:
+        return
+    truth: list[Any] | None = None
+    for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+        if not isinstance(theirs, torch.Tensor):
+            if ours != theirs and not (ours != ours and theirs != theirs):
+                raise Mismatch(f"result {position} is {ours!r}, eager gives {theirs!r}")
+            continue
+        try:
+            torch.testing.assert_close(ours.detach(), theirs.detach(), equal_nan=True)
+        except AssertionError as error:
+            if theirs.dtype.is_floating_point or theirs.dtype.is_complex:
+                truth = _truth(call) if truth is None else truth
+                if truth and _is_as_near(ours.detach(), theirs.detach(), truth[position].detach(), call.conditioned):
+                    continue
+            raise Mismatch(f"result {position} ({theirs.dtype}): {_first_lines(error)}") from None
+
+
+def _compare_types(actual: Sequence[Any], expected: Sequence[Any]) -> None:
+    if len(actual) != len(expected):
+        raise Mismatch(f"{len(actual)} results, eager gives {len(expected)}")
+    for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+        kinds = [(x.dtype, tuple(x.shape)) if isinstance(x, torch.Tensor) else type(x) for x in (ours, theirs)]
+        if kinds[0] != kinds[1]:
+            raise Mismatch(f"result {position} is {kinds[0]}, eager gives {kinds[1]}")
+
+
+def _truth(call: Call) -> list[Any]:
+    """The call in double precision, in eager; empty when eager has no such call."""
+
+    def wide(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+        made = leaf.detach().to(torch.complex128 if leaf.is_complex() else torch.float64)
+        return made.requires_grad_(leaf.requires_grad)
+
+    leaves, structure = trees.flatten((call.args, dict(call.kwargs)))
+    args, kwargs = trees.unflatten([wide(leaf) for leaf in leaves], structure)
+    try:
+        return _run(Call(call.function, args, kwargs, backward=call.backward), call.function)
+    except Exception:
+        return []
+
+
+def _is_as_near(actual: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor, conditioned: bool) -> bool:
+    """Whether a result is as near to the truth as eager's: four times eager's largest error, or 16 epsilons.
+
+    Two backward stable algorithms differ by the problem's condition number times the epsilon: the catalogue's samples
+    are ``conditioned`` so that half of the digits are left.
+    """
+    finite = eager.isfinite()
+    if not torch.equal(actual.isfinite(), finite) or truth.shape != eager.shape or not finite.any():
+        return False
+    truth = truth[finite]
+    error, of_eager = ((x[finite].to(truth.dtype) - truth).abs() for x in (actual, eager))
+    eps = torch.finfo(eager.dtype).eps
+    floor = (eps**0.5 if conditioned else 16 * eps) * truth.abs().max()
+    return bool(error.max() <= torch.maximum(4 * of_eager.max(), floor))
+
+
+def _first_lines(error: Exception) -> str:
+    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
+
+
+def quiet() -> None:
+    """Settings of a process that proves: one thread, and no log line for each fallback."""
+    torch.set_num_threads(1)
+    logging.getLogger("backend_sdk").setLevel(logging.ERROR)

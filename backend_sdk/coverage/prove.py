@@ -1,0 +1,251 @@
+"""Proof by execution: one item is every sample of an OpInfo in one dtype, forward or backward, or one overload.
+
+Does not: choose the calls of an overload (`generated` does), or judge a failure (`report` does).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import torch
+
+from backend_sdk.coverage import calls
+from backend_sdk.coverage.calls import Call, Mismatch, Refused
+from backend_sdk.coverage.generated import candidates
+from backend_sdk.torch_compat import op_catalogue
+
+# Guessed calls of an overload that may fail before it counts as failed.
+_MOST_GUESSES = 4
+
+FORWARD, BACKWARD, OVERLOAD = "forward", "backward", "overload"
+
+DTYPES = {
+    name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64")
+}
+
+# Ops whose values eager leaves undefined: only their types are compared.
+UNDEFINED = frozenset({"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"})
+
+# Ops that may place equal elements in any order, with the position of ``dim`` after the tensor: what they place is
+# compared, not where it came from.
+TIES_IN_ANY_ORDER = {"argsort": 0, "sort": 0, "topk": 1, "median": 0, "nanmedian": 0, "mode": 0, "kthvalue": 1}
+
+# Solvers and factorizations: their samples may be ill-conditioned.
+CONDITIONED = (
+    "linalg.",
+    "cholesky",
+    "lu",
+    "qr",
+    "svd",
+    "ormqr",
+    "triangular_solve",
+    "pinverse",
+    "logdet",
+    "matrix_exp",
+)
+
+
+class Status(StrEnum):
+    """What running an item showed."""
+
+    PROVEN = "proven"
+    MISMATCH = "mismatch"
+    REFUSED = "refused"
+    RAISED = "raised"
+    DIED = "died"
+    # No sample had anything to compare, or no call could be made.
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to prove. ``name`` is an OpInfo's full name or an overload's."""
+
+    kind: str
+    name: str
+    dtype: str
+
+    @property
+    def key(self) -> str:
+        """The item's name in a journal."""
+        return f"{self.kind}/{self.name}/{self.dtype}"
+
+
+@dataclass
+class Entry:
+    """What a journal holds of an item. ``refused`` are the ops that did not reach the contract."""
+
+    key: str
+    status: Status = Status.NOTHING
+    samples: int = 0
+    failed: int = 0
+    message: str = ""
+    refused: list[str] = field(default_factory=list)
+    overloads: list[str] = field(default_factory=list)
+    reduced: dict[str, list[str]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as plain data."""
+        return asdict(self)
+
+    @staticmethod
+    def parse(data: Mapping[str, Any]) -> Entry:
+        """An entry out of plain data."""
+        return Entry(**{**data, "status": Status(data["status"])})
+
+    @property
+    def item(self) -> Item:
+        """What the entry is about."""
+        kind, rest = self.key.split("/", 1)
+        name, dtype = rest.rsplit("/", 1)
+        return Item(kind, name, dtype)
+
+
+def op_info_items(
+    names: Sequence[str], dtypes: Sequence[str], kinds: Sequence[str] = (FORWARD, BACKWARD)
+) -> list[Item]:
+    """The items of torch's catalogue: every OpInfo, or those of ``names``, in each dtype that eager takes."""
+    found = []
+    has = {FORWARD: op_catalogue.has_forward, BACKWARD: op_catalogue.has_backward}
+    for name, op in op_catalogue.op_infos().items():
+        if names and name not in names and op.name not in names:
+            continue
+        taken = [dtype for dtype in dtypes if has[FORWARD](op, DTYPES[dtype])]
+        # An op that takes none of the dtypes asked for is proven in the first that it takes.
+        taken = taken or [next((dtype for dtype in DTYPES if has[FORWARD](op, DTYPES[dtype])), dtypes[0])]
+        found += [Item(FORWARD, name, dtype) for dtype in taken if FORWARD in kinds]
+        found += [
+            Item(BACKWARD, name, dtype) for dtype in taken if BACKWARD in kinds and has[BACKWARD](op, DTYPES[dtype])
+        ]
+    return found
+
+
+def prove(item: Item, level: str, limit: int | None, donors: Sequence[Item]) -> Entry:
+    """Run an item. ``donors`` are the items whose samples lend an overload their arguments.
+
+    What a call raises is in the entry.
+    """
+    entry = Entry(item.key)
+    start = time.perf_counter()
+    if item.kind == OVERLOAD:
+        _prove_overload(item, level, donors, entry)
+    else:
+        _prove_samples(item, level, limit, entry)
+    if entry.samples and not entry.failed:
+        entry.status = Status.PROVEN
+    entry.seconds = round(time.perf_counter() - start, 3)
+    return entry
+
+
+def _prove_samples(item: Item, level: str, limit: int | None, entry: Entry) -> None:
+    samples = iter_calls(item)
+    for call in itertools.islice(_surviving(samples, entry), limit):
+        _attempt(call, level, entry)
+
+
+def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
+    lent = (call for donor in donors for call in itertools.islice(_surviving(iter_calls(donor), Entry("")), 3))
+    tried = 0
+    for call in candidates(item.name, lent):
+        if not calls.runs(call):
+            continue
+        found = Entry(item.key)
+        _attempt(call, level, found)
+        entry.__dict__.update(found.__dict__)
+        tried += 1
+        # A guess that fails may have made no sense: another may.
+        if not found.failed or not call.guessed or tried == _MOST_GUESSES:
+            break
+    # A composite kernel runs as its parts below autograd: the call itself says what was called.
+    if entry.samples and not entry.failed and item.name not in entry.overloads:
+        entry.overloads.append(item.name)
+
+
+def _surviving(samples: Any, entry: Entry) -> Any:
+    """The samples up to one that the catalogue itself cannot make."""
+    try:
+        yield from samples
+    except Exception as error:
+        _note(entry, Status.RAISED, f"the catalogue's samples: {type(error).__name__}: {error}")
+
+
+def iter_calls(item: Item) -> Any:
+    """The calls of an OpInfo's samples, one by one."""
+    op = op_catalogue.op_infos()[item.name]
+    backward = item.kind == BACKWARD
+    for sample in op_catalogue.samples(op, DTYPES[item.dtype], requires_grad=backward):
+        yield Call(
+            _picked(op.op, sample, TIES_IN_ANY_ORDER.get(op.name)) if not backward else _invariant(op.op, sample),
+            (sample.input, *sample.args),
+            sample.kwargs,
+            backward=backward,
+            types_only=op.name in UNDEFINED,
+            conditioned=op.name.startswith(CONDITIONED),
+        )
+
+
+def _invariant(function: Callable[..., Any], sample: Any) -> Callable[..., Any]:
+    """The op followed by what torch's own tests apply to results that are not unique: signs and phases drop out."""
+    return lambda *args, **kwargs: sample.output_process_fn_grad(function(*args, **kwargs))
+
+
+def _picked(function: Callable[..., Any], sample: Any, dim_at: int | None) -> Callable[..., Any]:
+    """The op; of one that places equal elements in any order, the elements that its indices lead to."""
+    if dim_at is None:
+        return _invariant(function, sample)
+
+    def run(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        dim = args[dim_at] if dim_at < len(args) else kwargs.get("dim", -1)
+        result = function(tensor, *args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            if result.dtype != torch.int64 or tensor.dim() == 0 or result.shape != tensor.shape:
+                return result
+            return tensor.gather(dim, result)
+        values, places = result
+        if tensor.dim() == 0:
+            return values, places
+        lost = places.dim() < tensor.dim()
+        found = tensor.gather(dim, places.unsqueeze(dim) if lost else places)
+        return values, found.squeeze(dim) if lost else found
+
+    return run
+
+
+def _attempt(call: Call, level: str, entry: Entry) -> None:
+    try:
+        ran = calls.prove(call, level)
+    except Mismatch as error:
+        entry.samples += 1
+        _note(entry, Status.MISMATCH, str(error))
+    except Refused as error:
+        entry.samples += 1
+        entry.refused = sorted({*entry.refused, *error.ops})
+        _note(entry, Status.REFUSED, str(error))
+    except Exception as error:
+        entry.samples += 1
+        text = " ".join(str(error).split())[:300]
+        _note(entry, Status.RAISED, f"{type(error).__name__}: {text}")
+    else:
+        if ran is None:
+            return
+        entry.samples += 1
+        entry.overloads = sorted({*entry.overloads, *ran.overloads})
+        for name, ops in ran.reduced.items():
+            entry.reduced[name] = sorted({*entry.reduced.get(name, ()), *ops})
+
+
+# A wrong number matters more than an error, an error more than an op without a rule.
+_GRAVITY = (Status.NOTHING, Status.PROVEN, Status.REFUSED, Status.RAISED, Status.MISMATCH)
+
+
+def _note(entry: Entry, status: Status, message: str) -> None:
+    entry.failed += 1
+    if _GRAVITY.index(status) > _GRAVITY.index(entry.status):
+        entry.status = status
+        entry.message = message

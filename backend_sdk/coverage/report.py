@@ -1,0 +1,174 @@
+"""The report: verdicts, what execution has proven, and which failures no table explains.
+
+Does not: print.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend_sdk.coverage.known import KNOWN, REFUSED, Known
+from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, Entry, Status
+from backend_sdk.coverage.verdict import Covered, Verdict
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One entry with what explains its failure, if it failed and something does."""
+
+    entry: Entry
+    explanation: str = ""
+
+    @property
+    def proven(self) -> bool:
+        """Whether every sample agreed with eager."""
+        return self.entry.status == Status.PROVEN
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether it failed, and no table says why."""
+        return self.entry.status not in (Status.PROVEN, Status.NOTHING) and not self.explanation
+
+
+@dataclass
+class Report:
+    """Verdicts of all overloads and judged entries of one journal."""
+
+    covered: list[Covered]
+    judged: list[Judged] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Number of overloads by verdict."""
+        counted = Counter(one.verdict for one in self.covered)
+        return {verdict.value: counted.get(verdict, 0) for verdict in Verdict}
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Number of overloads out of scope by class of reason."""
+        return dict(Counter(one.reason for one in self.covered if one.reason).most_common())
+
+    @property
+    def proven_overloads(self) -> set[str]:
+        """Overloads that ran, in eager, within a call on which the contract agreed."""
+        found: set[str] = set()
+        for one in self.judged:
+            found.update(one.entry.overloads)
+        return found
+
+    def counts(self, kind: str, dtype: str) -> dict[str, int]:
+        """Number of items of a kind and dtype by status, and of those that failed unexplained."""
+        chosen = [one for one in self.judged if one.entry.item.kind == kind and one.entry.item.dtype == dtype]
+        counted = Counter(one.entry.status for one in chosen)
+        return {
+            "items": len(chosen),
+            **{status.value: counted.get(status, 0) for status in Status},
+            "unexplained": sum(one.unexplained for one in chosen),
+        }
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is without a verdict, unexplained or stale."""
+        return bool(self.verdicts[Verdict.NONE.value] or self.stale or any(one.unexplained for one in self.judged))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        proven = self.proven_overloads
+        reduced = reductions(one.entry for one in self.judged)
+        return {
+            "verdicts": self.verdicts,
+            "reasons": self.reasons,
+            "proven_overloads": len(proven),
+            "overloads": [
+                {
+                    "name": one.overload,
+                    "verdict": one.verdict.value,
+                    "how": one.how,
+                    "reason": one.reason,
+                    "proven": one.overload in proven,
+                    "ops": reduced.get(one.overload, []),
+                }
+                for one in self.covered
+            ],
+            "items": [
+                {
+                    "kind": one.entry.item.kind,
+                    "name": one.entry.item.name,
+                    "dtype": one.entry.item.dtype,
+                    "status": one.entry.status.value,
+                    "samples": one.entry.samples,
+                    "failed": one.entry.failed,
+                    "message": one.entry.message,
+                    "explanation": one.explanation,
+                }
+                for one in self.judged
+            ],
+            "stale": self.stale,
+        }
+
+
+def reductions(entries: Iterable[Entry]) -> Mapping[str, list[str]]:
+    """The contract's ops that each captured overload became, over all calls."""
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        for name, ops in entry.reduced.items():
+            found.setdefault(name, set()).update(ops)
+    return {name: sorted(ops) for name, ops in found.items()}
+
+
+def judge(covered: list[Covered], entries: Sequence[Entry], *, whole: bool) -> Report:
+    """The report of a journal. A ``whole`` run is one in which each known reason must have something to explain."""
+    by_op: dict[str, list[Known]] = {}
+    for known in KNOWN:
+        by_op.setdefault(known.op, []).append(known)
+    outside = {one.overload: one for one in covered if one.verdict == Verdict.OUT_OF_SCOPE}
+    judged = [Judged(entry, _explanation(entry, by_op, outside)) for entry in entries]
+    return Report(covered, judged, _stale(entries, whole))
+
+
+def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mapping[str, Covered]) -> str:
+    if entry.status in (Status.PROVEN, Status.NOTHING):
+        return ""
+    for known in by_op.get(entry.item.name, ()):
+        if _fits(known, entry):
+            return f"{known.reason.value}: {known.why}"
+    if entry.status == Status.REFUSED:
+        reasons = []
+        for name in entry.refused:
+            if name in REFUSED:
+                reasons.append(f"{REFUSED[name][0].value}: {name}: {REFUSED[name][1]}")
+            elif name in outside:
+                reasons.append(f"{outside[name].reason}: {name}: {outside[name].how}")
+            else:
+                return ""
+        return "; ".join(reasons)
+    return ""
+
+
+def _fits(known: Known, entry: Entry) -> bool:
+    item = entry.item
+    return item.name == known.op and item.kind in known.kinds and (not known.dtypes or item.dtype in known.dtypes)
+
+
+def _stale(entries: Sequence[Entry], whole: bool) -> list[str]:
+    """Known reasons without anything to explain."""
+    found = []
+    for known in KNOWN:
+        mine = [entry for entry in entries if _fits(known, entry)]
+        if mine and all(entry.status == Status.PROVEN for entry in mine):
+            found.append(f"{known.op} ({', '.join(known.kinds)}) is said to fail ({known.why}) and passes")
+        elif whole and not mine:
+            found.append(
+                f"{known.op} ({', '.join(known.kinds)}) is said to fail ({known.why}) and is not in the catalogue"
+            )
+    if whole:
+        refused = {name for entry in entries for name in entry.refused}
+        found += [f"{name} is said to be refused, and no call has it" for name in REFUSED if name not in refused]
+    return found
+
+
+KINDS = (FORWARD, BACKWARD, OVERLOAD)

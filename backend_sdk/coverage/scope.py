@@ -1,0 +1,214 @@
+"""What of aten the contract does not take, as data: patterns of overload names with a class of reason and a reason.
+
+Does not: say what fails among the ops that it does take (`known` does).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Classes of reasons why an overload, or a call, does not reach the contract."""
+
+    SPARSE = "sparse layout"
+    NESTED = "nested tensor"
+    QUANTIZED = "quantized storage"
+    VENDOR = "vendor library internal"
+    STORAGE = "device or storage query"
+    AUTOGRAD = "autograd internal"
+    TEST = "test-only"
+    DATA = "data-dependent size"
+    FUSED = "fused optimizer or AMP internal"
+    DEVICE = "other device"
+    NOT_YET = "not reducible yet"
+
+
+@dataclass(frozen=True)
+class OutOfScope:
+    """Overloads whose name (``base.overload``, in-place ``_`` taken off) matches one of ``patterns``."""
+
+    reason: Reason
+    why: str
+    patterns: tuple[str, ...]
+
+
+def _rows(reason: Reason, why: str, patterns: str) -> OutOfScope:
+    return OutOfScope(reason, why, tuple(patterns.split()))
+
+
+OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
+    _rows(
+        Reason.SPARSE,
+        "takes, makes or asks about a sparse tensor; the dialect has dense values only",
+        """
+        _cslt_* _sparse_* sparse_* _to_sparse* to_sparse* _coalesce.* _coalesced.* coalesce.* is_coalesced.*
+        _indices.* _values.* indices.* values.* _indices_copy.* _values_copy.* indices_copy.* values_copy.*
+        c*ol_indices.* c*ol_indices_copy.* crow_indices.* crow_indices_copy.* row_indices.* row_indices_copy.*
+        _nnz.* _dimI.* _dimV.* dense_dim.* _spdiags.* _spsolve.* hspmm.* copy_sparse_to_sparse.* smm.*
+        sspaddmm.* resize_as_sparse.* _convert_indices_from_coo_to_csr.* _convert_indices_from_csr_to_coo.*
+        _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
+        """,
+    ),
+    _rows(
+        Reason.NESTED,
+        "takes, makes or asks about a nested tensor",
+        """
+        _nested_* to_padded_tensor.* _jagged_to_padded_dense_forward.* _padded_dense_to_jagged_forward.*
+        _transform_bias_rescale_qkv.* nested_to_padded_tensor.*
+        """,
+    ),
+    _rows(
+        Reason.QUANTIZED,
+        "takes or makes a tensor with a quantizer, or weights in a packed format; the dialect has plain dtypes",
+        """
+        quantize_per_* quantized_* q_* qscheme.* int_repr.* dequantize.* _empty_affine_quantized.*
+        _empty_per_channel_affine_quantized.* empty_quantized.* _make_per_* _convert_weight_to_* _weight_int*
+        _dyn_quant_* fbgemm_* _mixed_dtypes_linear.* _choose_qparams_per_tensor.* choose_qparams_optimized.*
+        _saturate_weight_to_fp16.* _wrapped_* *_quantized.* *.quantized
+        """,
+    ),
+    _rows(
+        Reason.QUANTIZED,
+        "simulates a quantizer whose state it updates",
+        """
+        _fake_quantize_* fake_quantize_* _fused_moving_avg_obs_fq_helper* fused_moving_avg_obs_fake_quant.*
+        """,
+    ),
+    _rows(
+        Reason.VENDOR,
+        "calls one library of one vendor; the portable op of the same computation is in the contract",
+        """
+        _cudnn_* cudnn_* _use_cudnn_* miopen_* _use_miopen_* mkldnn_* _mkldnn_* to_mkldnn* _mps_* mps_*
+        _lstm_mps.* lstm_mps_backward.* _nnpack_* _nnpack_available.*
+        _scaled_dot_product_attention_math_for_mps.* _scaled_dot_product_cudnn_*
+        _scaled_dot_product_efficient_* _scaled_dot_product_flash_attention.*
+        _scaled_dot_product_flash_attention_backward.* _scaled_dot_product_fused_attention_overrideable*
+        _efficient_attention_* _flash_attention_* _triton_* _thnn_fused_* _thnn_differentiable_* _cufft_*
+        _conv_depthwise2d.* conv_depthwise3d.* convolution_overrideable.* convolution_backward_overrideable.*
+        _scaled_mm* _scaled_grouped_mm* _grouped_mm.* batch_norm_elemt.* batch_norm_gather_*
+        batch_norm_stats.* batch_norm_update_stats.* batch_norm_backward_* _fused_sdp_choice.*
+        _fused_rms_norm_* _foreach_mm.* is_vulkan_available.* _linalg_check_errors.* _rowwise_prune.*
+        """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "a step within another op, which captured graphs do not show; reducible: the rule is not written",
+        """
+        _transformer_encoder_layer_fwd.* _native_multi_head_attention.* _masked_softmax* _embedding_bag*
+        slow_conv* _slow_conv* thnn_conv2d.* conv_tbc* _add_relu.* _compute_linear_combination.*
+        _cholesky_solve_helper.* native_norm.* matmul_backward.* linear_backward.* max_pool2d_backward.*
+        _weight_norm_interface_backward.* _index_put_impl.* glu_jvp.* glu_backward_jvp.* _convolution_mode.*
+        _addmm_activation.* _grid_sampler_2d_cpu_fallback* _int_mm.*
+        """,
+    ),
+    _rows(
+        Reason.STORAGE,
+        "asks about or changes memory, device or layout, which values do not have",
+        """
+        _copy_from.* _copy_from_and_resize.* _has_same_storage_numel.* _lazy_clone.* _pin_memory.* is_pinned.*
+        pin_memory.* _resize_output.* resize_as.* set.* set_data.* is_set_to.* from_file.* record_stream.*
+        _debug_has_internal_overlap.* _has_compatible_shallow_copy_type.* storage_offset.*
+        sym_storage_offset.* stride.* sym_stride.* size.* sym_size.* numel.* sym_numel.* dim.* _version.*
+        data.* is_contiguous.* sym_is_contiguous.* is_same_size.* output_nr.* _cast_* slice_inverse.* lift*.*
+        _shape_as_tensor.* _dim_arange.* _reshape_from_tensor.* _new_zeros_with_same_feature_meta.*
+        _reshape_alias_copy.* _assert_tensor_metadata.* result_type.* can_cast.* promote_types.* _empty_per*.*
+        get_device.* is_floating_point.* is_complex.* is_signed.* is_conj.* is_neg.* _is_zerotensor.*
+        is_inference.* is_distributed.* _nnpack*.* type_as.* _autocast_*.* is_leaf.* retains_grad.*
+        """,
+    ),
+    _rows(
+        Reason.AUTOGRAD,
+        "steers autograd and computes nothing",
+        """
+        _fw_primal* _make_dual* _unpack_dual.* retain_grad.* requires_grad.* _backward.* detach_copy.*
+        _foreach_copy.* _make_dep_token.* _print.* _propagate_xla_data.* sym_constrain_range*
+        _functional_sym_* _is_any_true.* _is_all_true.* _functional_assert_* _assert_scalar.* _assert_async.*
+        _test_autograd*
+        """,
+    ),
+    _rows(
+        Reason.AUTOGRAD,
+        "wraps a tensor for vmap, which captured graphs do not show",
+        "_add_batch_dim.* _remove_batch_dim.*",
+    ),
+    _rows(Reason.TEST, "serves torch's own tests", "_test_* _foobar.*"),
+    _rows(
+        Reason.DATA,
+        "the size of the result depends on the data",
+        """
+        nonzero.* nonzero_numpy.* argwhere.* masked_select* unique_* _unique.* _unique2.* bincount.*
+        _foreach_addcdiv.Tensor* _foreach_addcmul.Tensor*
+        repeat_interleave.Tensor* repeat_interleave.self_Tensor _ctc_loss* _use_*ctc* ctc_loss.*
+        combinations.* _pack_padded_sequence* _pad_packed_sequence.* linalg_lstsq.* equal.* allclose.* item.*
+        _local_scalar_dense.* is_nonzero.* where.default one_hot.* tensor_split.tensor_indices_or_sections
+        narrow.Tensor cov.* corrcoef.* is_same*.*
+        """,
+    ),
+    _rows(
+        Reason.FUSED,
+        "a fused step of an optimizer or of loss scaling; the optimizers' own code reduces to the contract",
+        "_fused_adam* _fused_sgd* _fused_adagrad* _amp_* _fused_dropout.* _masked_scale.*",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "needs a search or a running order, for which the contract has no op",
+        """
+        _cummax_helper.* _cummin_helper.* _logcumsumexp.* histogram* hash_tensor.*
+        """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "random, and without a distribution in the contract",
+        """
+        _dirichlet_grad.* _sample_dirichlet.* _standard_gamma* binomial.* poisson.* _philox_*
+        bernoulli.Tensor bernoulli.Tensor_out
+        """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "draws from a generator of its own, where the contract has one key a graph",
+        """
+        rand.generator* rand_like.generator* randn.generator* randn_like.generator* randint.generator*
+        randint.low_generator* randint_like.generator* randint_like.low_generator_dtype*
+        randint_like.Tensor_generator* randperm.generator*
+        """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "draws quasi-random numbers out of a state that the host keeps",
+        "_sobol_engine_*",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "random integers: the rule is not written",
+        "randint.* randint_like.* random.* randperm.*",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "reducible: the rule is not written",
+        """
+        __lshift__.* __rshift__.* __ilshift__.* __irshift__.* adaptive_avg_pool3d_backward.* _aminmax.*
+        _convolution.default _convolution.out _fill_mem_eff_dropout_mask_.* _stack.* _upsample_*_aa*
+        _upsample_*_aa_backward* adaptive_max_pool?d* bartlett_window.* blackman_window.* hamming_window.*
+        kaiser_window.* bmm.dtype* mm.dtype*  fft_fftfreq.* fft_rfftfreq.*
+        hardshrink_backward.* softshrink_backward.* linalg__powsum.* multi_margin_loss_backward.*
+        multilabel_margin_loss_backward.* range.* slice_copy.* select_copy.* _foreach_powsum.*
+        """,
+    ),
+)
+
+
+def out_of_scope(name: str) -> OutOfScope | None:
+    """The first row that an overload (``aten.base.overload``) matches, or None."""
+    return next((row for row in OUT_OF_SCOPE if any(matches(name, pattern) for pattern in row.patterns)), None)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern covers an overload, the in-place variant (``base_``) like its functional one."""
+    base, _, overload = name.removeprefix("aten.").partition(".")
+    return fnmatch.fnmatchcase(f"{base}.{overload}", pattern) or (
+        base.endswith("_") and not base.endswith("__") and fnmatch.fnmatchcase(f"{base[:-1]}.{overload}", pattern)
+    )

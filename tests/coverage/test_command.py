@@ -1,0 +1,79 @@
+"""`backend-sdk coverage`: the report, the proof of a few ops, and resuming it.
+
+What a user would lose: a number that they cannot check on their own machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from backend_sdk import cli
+from backend_sdk.torch_compat import op_catalogue
+
+
+@pytest.fixture
+def run(capfd):
+    def run(*arguments):
+        code = 0
+        try:
+            cli.main(("coverage", *arguments))
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_without_a_proof_it_counts_verdicts(run):
+    code, out, _ = run("--json")
+    report = json.loads(out)
+    assert code == 0
+    assert sum(report["verdicts"].values()) == len(report["overloads"])
+    assert report["verdicts"]["no verdict"] == 0
+    assert report["proven_overloads"] == 0
+    assert sum(report["reasons"].values()) == report["verdicts"]["out of scope"]
+
+
+def test_a_proof_is_kept_and_resumed(run, tmp_path):
+    chosen = ("--prove", "--op", "exp", "--op", "aten.exp_.default", "--limit", "1")
+    path = tmp_path / "journal.jsonl"
+    code, out, err = run(*chosen, "--journal", str(path))
+    assert code == 0, out + err
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["status"] for line in lines[1:]] == ["proven"] * 3
+    assert "exp" in out or "forward" in out
+    code, _, _ = run(*chosen, "--journal", str(path))
+    assert (code, path.read_text().splitlines()) == (0, lines)
+    path.write_text("\n".join(lines)[:-20])
+    code, out, _ = run(*chosen, "--journal", str(path), "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert {(item["kind"], item["status"]) for item in report["items"]} == {
+        ("forward", "proven"),
+        ("backward", "proven"),
+        ("overload", "proven"),
+    }
+    assert {one["name"] for one in report["overloads"] if one["proven"]} >= {"aten.exp.default", "aten.exp_.default"}
+
+
+def test_an_unknown_name_is_said_so(run, tmp_path):
+    journal = ("--journal", str(tmp_path / "journal.jsonl"))
+    code, _, err = run("--prove", "--op", "no_such_op", *journal)
+    assert code == 2 and "no_such_op" in err
+    code, _, err = run("--prove", "--dtype", "float31", *journal)
+    assert code == 2 and "float32" in err
+    code, _, err = run("--level", "prim", *journal)
+    assert code == 2 and "prims" in err
+
+
+def test_without_the_extra_it_says_what_to_install(run, tmp_path, monkeypatch):
+    op_catalogue.op_infos.cache_clear()
+    monkeypatch.setitem(sys.modules, "torch.testing._internal.common_methods_invocations", None)
+    code, _, err = run("--prove", "--op", "exp", "--journal", str(tmp_path / "journal.jsonl"))
+    op_catalogue.op_infos.cache_clear()
+    assert code == 2
+    assert "backend-sdk[test]" in err

@@ -1,0 +1,70 @@
+"""A proof that is interrupted resumes, and one made by something else is not mistaken for it.
+
+What a user would lose: twenty minutes of work, or the truth about what is proven.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from backend_sdk.coverage.journal import Journal
+from backend_sdk.coverage.prove import Entry, Status
+from backend_sdk.errors import OptionError
+
+MADE_BY = {"torch": "2.13.0", "level": "prims"}
+
+
+def filled(path):
+    journal = Journal(path, MADE_BY)
+    journal.add(Entry("forward/add/float32", Status.PROVEN, samples=3, overloads=["aten.add.Tensor"]))
+    journal.add(Entry("forward/mul/float32", Status.MISMATCH, samples=3, failed=1, message="off by one"))
+    return journal
+
+
+def test_entries_come_back(tmp_path):
+    path = tmp_path / "sub" / "journal.jsonl"
+    written = filled(path)
+    assert Journal(path, MADE_BY).entries == written.entries
+
+
+def test_the_last_entry_of_an_item_counts(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    filled(path).add(Entry("forward/mul/float32", Status.PROVEN, samples=3))
+    assert Journal(path, MADE_BY).entries["forward/mul/float32"].status == Status.PROVEN
+
+
+@pytest.mark.parametrize("kept", [1, 10, 60])
+def test_a_last_line_that_is_cut_is_forgotten_and_can_be_written_again(tmp_path, kept):
+    path = tmp_path / "journal.jsonl"
+    written = filled(path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2]) + lines[2][:kept])
+    resumed = Journal(path, MADE_BY)
+    assert list(resumed.entries) == ["forward/add/float32"]
+    resumed.add(written.entries["forward/mul/float32"])
+    assert Journal(path, MADE_BY).entries == written.entries
+
+
+def test_a_journal_cut_within_its_header_starts_anew(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    filled(path)
+    path.write_text(path.read_text()[:9])
+    assert Journal(path, MADE_BY).entries == {}
+    assert filled(path).entries == Journal(path, MADE_BY).entries
+
+
+def test_a_line_broken_elsewhere_is_refused(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    filled(path)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:20], lines[2]]) + "\n")
+    with pytest.raises(OptionError, match="line 2"):
+        Journal(path, MADE_BY)
+
+
+def test_a_journal_of_another_run_is_refused(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    filled(path)
+    with pytest.raises(OptionError, match="another run") as raised:
+        Journal(path, {**MADE_BY, "level": "composites"})
+    assert "--fresh" in str(raised.value)

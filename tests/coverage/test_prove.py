@@ -1,0 +1,107 @@
+"""A proof finds what is wrong, says what is missing, and counts what really ran.
+
+What a user would lose: a report in which a wrong number counts as proven.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from backend_sdk.coverage import calls
+from backend_sdk.coverage.calls import COMPOSITES, PRIMS, Call, Mismatch, Refused
+from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, Item, Status, prove
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@pytest.mark.parametrize("level", [PRIMS, COMPOSITES])
+@pytest.mark.parametrize("kind", [FORWARD, BACKWARD])
+@pytest.mark.parametrize("name", ["add", "nn.functional.silu", "sort", "nn.functional.dropout", "linalg.cholesky"])
+def test_samples_are_proven(name, kind, level):
+    entry = prove(Item(kind, name, "float32"), level, 3, ())
+    assert (entry.status, entry.failed) == (Status.PROVEN, 0), entry.message
+    assert entry.samples == 3
+    assert entry.overloads and entry.reduced
+
+
+def test_composites_stay_whole_at_their_level_only():
+    item = Item(FORWARD, "nn.functional.silu", "float32")
+    assert prove(item, COMPOSITES, 1, ()).reduced["aten.silu.default"] == ["silu"]
+    assert "silu" not in prove(item, PRIMS, 1, ()).reduced["aten.silu.default"]
+
+
+def test_an_op_without_a_rule_is_named():
+    entry = prove(Item(FORWARD, "nonzero", "float32"), PRIMS, 1, ())
+    assert entry.status == Status.RAISED and "nonzero" in entry.message
+    with pytest.raises(Refused) as raised:
+        calls.prove(Call(torch.ops.aten._standard_gamma.default, (torch.ones(2),)), PRIMS)
+    assert raised.value.ops == ["aten._standard_gamma.default"]
+
+
+def _differs(change):
+    """A function that computes something else when it is traced: what a wrong rule looks like from outside."""
+
+    def run(tensor):
+        traced = type(tensor) is not torch.Tensor or torch.compiler.is_compiling() or is_fake(tensor)
+        return change(tensor) if traced else tensor * 2
+
+    def is_fake(tensor):
+        return torch._C._functorch.is_functionaltensor(tensor) or hasattr(tensor, "fake_mode")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x * 2.001,
+        lambda x: (x * 2).double(),
+        lambda x: (x * 2)[:-1],
+        lambda x: (x * 2, x),
+        lambda x: torch.where(x > 0.5, x * 2, float("nan")),
+    ],
+    ids=["value", "dtype", "shape", "count", "nan"],
+)
+def test_a_wrong_result_is_a_mismatch(change):
+    with pytest.raises(Mismatch):
+        calls.prove(Call(_differs(change), (torch.linspace(0.1, 1, 5),)), PRIMS)
+
+
+def test_a_wrong_gradient_is_a_mismatch():
+    call = Call(_differs(lambda x: x * 2 + (x * 0.01 - (x * 0.01).detach())), (torch.ones(3, requires_grad=True),))
+    calls.prove(call, PRIMS)
+    call.backward = True
+    with pytest.raises(Mismatch):
+        calls.prove(call, PRIMS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aten.add_.Tensor",
+        "aten.add.out",
+        "aten._foreach_add.List",
+        "aten._foreach_add_.ScalarList",
+        "aten._foreach_add.List_out",
+        "aten.eq.Tensor_out",
+        "aten.argmax.out",
+        "aten.var.dim",
+        "aten.fmod.Scalar",
+        "aten.bitwise_and.Scalar",
+        "aten.native_dropout.default",
+        "aten.squeeze_.dim",
+        "aten.max.dim_max",
+    ],
+)
+def test_an_overload_is_called_by_its_schema(name):
+    entry = prove(Item(OVERLOAD, name, "float32"), PRIMS, None, ())
+    assert entry.status == Status.PROVEN, entry.message
+    assert name in entry.overloads
+
+
+def test_a_sample_lends_its_arguments():
+    lent = prove(
+        Item(OVERLOAD, "aten.index_copy_.default", "float32"), PRIMS, None, (Item(FORWARD, "index_copy", "float32"),)
+    )
+    assert lent.status == Status.PROVEN, lent.message
