@@ -114,11 +114,11 @@ def test_the_walk_sees_every_form():
     tree = ast.parse(
         "import torch._a.b\nfrom torch import _c\nfrom torch._d.e import f\nimport functorch\n"
         "from torch.utils import _g, data\nfrom torch import fx\nimport torch.fx.node\n"
-        "torch._h.i(torch.ops.aten._softmax, torch.nn._j)\nop._not_ours.x\naten._softmax\nself._mine\nx._PART\n"
+        "torch._h.i(torch.ops.aten._softmax, torch.nn._j)\nop._not_ours.x\naten._softmax\nself._mine\nx._NOWHERE\n"
     )
     assert set(private_imports(tree)) == {"torch._a.b", "torch._c", "torch._d.e.f", "functorch", "torch.utils._g"}
     assert set(private_chains(tree)) == {"torch._h.i", "torch.nn._j"}
-    assert set(private_attributes(tree)) == {"_not_ours", "_PART"}
+    assert set(private_attributes(tree)) == {"_not_ours", "_NOWHERE"}
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT.parent)))

@@ -175,7 +175,9 @@ def convolution_backward(
     input_grad = weight_grad = bias_grad = None
     if output_mask[0]:
         if transposed:
-            input_grad = _forward(grad, weight, strides, edges, spread_, groups)
+            # An output padding of a stride or more leaves windows at the end that no input element made.
+            whole = _forward(grad, weight, strides, edges, spread_, groups)
+            input_grad = prims.slice(whole, starts=(0,) * x.ndim, limits=x.shape, strides=(1,) * x.ndim)
         else:
             input_grad = prims.convolution_input_grad(grad, weight, input_sizes=x.shape[2:], **common)
     if output_mask[1]:

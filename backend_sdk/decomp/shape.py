@@ -390,7 +390,7 @@ def fill(out: TensorType, x: Value, value: Any) -> Any:
     return spread(value, out.shape, out.dtype)
 
 
-@decomposition(aten.scalar_tensor.default)
+@decomposition(aten.scalar_tensor.default, torch.ops.prims.scalar_tensor.default)
 def scalar_tensor(out: TensorType, value: Any, **_: Any) -> Any:
     return spread(value, (), out.dtype)
 

@@ -19,6 +19,10 @@ LAYERS = {
     "Linear": (lambda: nn.Linear(4, 3), (2, 4)),
     "Conv1d": (lambda: nn.Conv1d(4, 3, 3, padding=1), (2, 4, 6)),
     "Conv2d-grouped": (lambda: nn.Conv2d(4, 4, 3, stride=2, groups=2), (2, 4, 7, 7)),
+    "ConvTranspose1d-padded": (
+        lambda: nn.ConvTranspose1d(4, 3, 3, stride=2, dilation=4, output_padding=3),
+        (2, 4, 5),
+    ),
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 3, 3, stride=2), (2, 4, 4, 4)),
 }
 
