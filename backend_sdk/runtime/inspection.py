@@ -74,4 +74,6 @@ def _pattern(dtype: torch.dtype, poison: int) -> int:
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     """The bits of each element as integers; a view of a dense tensor."""
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return dense.reshape(-1).view(_BITS[tensor.dtype.itemsize])
+    flat = dense.reshape(-1)
+    # One element may have any stride and still count as dense; a view under another dtype wants 1.
+    return flat.as_strided(flat.shape, (1,)).view(_BITS[tensor.dtype.itemsize])

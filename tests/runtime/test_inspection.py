@@ -72,3 +72,9 @@ def test_negative_zero_is_a_change():
     operands = Operands((operand,))
     operand.neg_()
     assert operands.changed() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.complex128, torch.complex64, torch.float32, torch.bool])
+def test_one_element_of_any_stride_is_looked_at(dtype):
+    stretched = torch.ones((), dtype=dtype).expand(1)
+    assert Operands([stretched]).changed() is None
