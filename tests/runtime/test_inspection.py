@@ -77,4 +77,4 @@ def test_negative_zero_is_a_change():
 @pytest.mark.parametrize("dtype", [torch.complex128, torch.complex64, torch.float32, torch.bool])
 def test_one_element_of_any_stride_is_looked_at(dtype):
     stretched = torch.ones((), dtype=dtype).expand(1)
-    assert inspection.Operands([stretched]).changed() is None
+    assert Operands([stretched]).changed() is None
