@@ -19,7 +19,7 @@ from backend_sdk.prims.define import Operand, composite, prim
 from backend_sdk.prims.elementwise import add, gt, mul, select, sub
 from backend_sdk.prims.indexing import gather, scatter
 from backend_sdk.prims.reduction import reduce_max, reduce_sum
-from backend_sdk.prims.samples import tensor
+from backend_sdk.prims.samples import special_values, tensor
 from backend_sdk.prims.shorthand import constant, scaled, stretch
 from backend_sdk.spec import Call, ComplexOf, DtypeVar, RealOf, Relative, Sample, Shape, TensorType, refuse
 from backend_sdk.spec.residual_tolerance import Residual, Results
@@ -58,6 +58,8 @@ def _factors(x: TensorType) -> Dim:
 
 def _specials(dtype: torch.dtype) -> list[Any]:
     """Finite values only: see the module's docstring."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return special_values(dtype)
     tiny = torch.finfo(dtype).tiny
     values = [0.0, 1.0, -1.0, tiny, torch.finfo(dtype).eps]
     return [complex(v, -v) for v in values] if dtype in dtypes.COMPLEX else values
