@@ -122,7 +122,7 @@ def _compiled(
 
     def run(fallback: str, into: list[GraphReport]) -> list[Any]:
         with collecting(quiet=True) as collected:
-            module = _Module(call.function, call.args, call.kwargs)
+            module = TensorFunction(call.function, call.args, call.kwargs)
             compiled = compile_module(module, module.tensors, backend, Options(random=random, fallback=fallback))  # type: ignore[arg-type]
             result = _run(call, lambda *args, **kwargs: compiled(*module.tensors))
         into.extend(collected)
@@ -149,7 +149,7 @@ def _compiled(
         raise Refused(ops) from error
 
 
-class _Module(torch.nn.Module):
+class TensorFunction(torch.nn.Module):
     """A function of tensors only: what an argument list holds beside them is part of the function."""
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -265,21 +265,21 @@ def _factored(a: Value, contiguous: bool) -> Any:
     return prims.lu(m.transpose(a) if contiguous and a.dtype not in dtypes.COMPLEX else a)
 
 
-@decomposition(aten._linalg_det.default, reads_contiguity=True)
-def linalg_det(out: tuple[TensorType, ...], contiguous: tuple[bool, ...], a: Value) -> Any:
+@decomposition(aten._linalg_det.default, reads_memory=True)
+def linalg_det(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...], a: Value) -> Any:
     if not is_static(a):
         return NotImplemented
-    packed, pivots, _ = _factored(a, contiguous[0])
+    packed, pivots, _ = _factored(a, memory[0][0])
     values = m.diagonal(packed, a.shape[-1])
     determinant = prims.reduce_prod(values, axes=(values.ndim - 1,))
     return _signed(_exchanges_are_odd(pivots), determinant), packed, _one_based(pivots)
 
 
-@decomposition(aten._linalg_slogdet.default, reads_contiguity=True)
-def linalg_slogdet(out: tuple[TensorType, ...], contiguous: tuple[bool, ...], a: Value) -> Any:
+@decomposition(aten._linalg_slogdet.default, reads_memory=True)
+def linalg_slogdet(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...], a: Value) -> Any:
     if not is_static(a):
         return NotImplemented
-    packed, pivots, _ = _factored(a, contiguous[0])
+    packed, pivots, _ = _factored(a, memory[0][0])
     values = m.diagonal(packed, a.shape[-1])
     axes = (values.ndim - 1,)
     sizes = m.magnitude(values)

@@ -26,16 +26,13 @@ _F = TypeVar("_F", bound=Rule)
 RULES: dict[Any, Rule] = {}
 
 
-def decomposition(
-    *overloads: Any, draws: bool = False, reads_contiguity: bool = False, reads_memory: bool = False
-) -> Callable[[_F], _F]:
+def decomposition(*overloads: Any, draws: bool = False, reads_memory: bool = False) -> Callable[[_F], _F]:
     """Register a rule for aten ``overloads``. Raises `RegistryError` for a second rule for one overload.
 
     A rule that ``draws`` random numbers is called as ``rule(out, key, stream, *args, **kwargs)``: the graph's key
-    and a stream that no other call of the graph has. One that ``reads_contiguity`` is called as
-    ``rule(out, contiguous, *args, **kwargs)``: whether each tensor argument is contiguous in eager, in order. The
-    dialect has no strides; a few aten ops give values that depend on them. One that ``reads_memory`` is called as
-    ``rule(out, memory, *args, **kwargs)``: the same with the storage offset, a pair for each tensor argument.
+    and a stream that no other call of the graph has. One that ``reads_memory`` is called as
+    ``rule(out, memory, *args, **kwargs)``: for each tensor argument, in order, whether it is contiguous in eager, and
+    its storage offset there. The dialect has neither; a few aten ops give values that depend on them.
     """
 
     def register(rule: _F) -> _F:
@@ -51,7 +48,6 @@ def decomposition(
                 )
             RULES[overload] = rule
         rule.draws = draws  # type: ignore[attr-defined]
-        rule.reads_contiguity = reads_contiguity  # type: ignore[attr-defined]
         rule.reads_memory = reads_memory  # type: ignore[attr-defined]
         return rule
 

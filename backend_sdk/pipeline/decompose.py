@@ -282,8 +282,6 @@ class _Translation:
             with building(self._builder):
                 if getattr(rule, "draws", False):
                     result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
-                elif getattr(rule, "reads_contiguity", False):
-                    result = rule(expected, tuple([contiguous for contiguous, _ in _memory(node)]), *args, **kwargs)
                 elif getattr(rule, "reads_memory", False):
                     result = rule(expected, _memory(node), *args, **kwargs)
                 else:

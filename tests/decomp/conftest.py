@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils import _pytree as pytree
 
+from backend_sdk.coverage.calls import TensorFunction
 from backend_sdk.pipeline.compile import compile_module
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import GraphReport, collecting
@@ -33,27 +33,6 @@ class Compiled:
         return {name for name in names if "." in name}
 
 
-class _Call(torch.nn.Module):
-    """A function of tensors only: what an argument list holds beside them is part of the function."""
-
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._function = function
-        self._leaves, self._structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-        self._places = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        return [self._leaves[place] for place in self._places]
-
-    def forward(self, *tensors: torch.Tensor) -> tuple[Any, ...]:
-        leaves = list(self._leaves)
-        for place, tensor in zip(self._places, tensors, strict=True):
-            leaves[place] = tensor
-        args, kwargs = pytree.tree_unflatten(leaves, self._structure)
-        return tuple(pytree.tree_leaves(self._function(*args, **kwargs)))
-
-
 @pytest.fixture(scope="session")
 def compiled_call():
     """``compiled_call(function, args, kwargs, **options)`` compiles for the reference backend and runs."""
@@ -66,7 +45,7 @@ def compiled_call():
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Compiled:
-        call = _Call(function, args, kwargs or {})
+        call = TensorFunction(function, args, kwargs or {})
         with collecting() as reports:
             compiled = compile_module(call, call.tensors, backend, Options(**options))
         # Capturing may draw random numbers; what a caller compares starts here.
