@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from backend_sdk.errors import DialectError
+from backend_sdk.graph.runnable import bound_symbols
 from backend_sdk.spec import Composite, Prim, Shape, SymExpr, TensorType, differ
 
 
@@ -73,7 +74,9 @@ def claim_prims_only(*_: Any) -> bool:
 
 
 class GraphBuilder:
-    """Grows an ``fx.Graph`` of contract ops. ``origin`` is stamped on every node that is added."""
+    """Grows an ``fx.Graph`` of contract ops. ``origin`` is stamped on every node that is added; ``symbols`` are those
+    that an input or an earlier node binds.
+    """
 
     def __init__(self, claims: Claims = claim_everything) -> None:
         self.graph = fx.Graph()
@@ -81,6 +84,7 @@ class GraphBuilder:
         self._claims = claims
         self._known: dict[Any, Any] = {}
         self._first_call: fx.Node | None = None
+        self.symbols: set[str] = set()
         self.added: list[fx.Node] = []
 
     def input(self, name: str, type: TensorType) -> Value:
@@ -93,6 +97,12 @@ class GraphBuilder:
         node.meta["type"] = type
         node.meta["origin"] = self.origin
         return Value(node, type)
+
+    def bind(self, type: Any) -> frozenset[str]:
+        """Count the symbols that a value (or number) of ``type`` shows as bound; return those that are new."""
+        new = frozenset(bound_symbols([("", type)])) - self.symbols
+        self.symbols |= new
+        return new
 
     def emit(self, op: Prim, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Add ``op``, or its body when the op is a composite that is not claimed.
