@@ -1,7 +1,7 @@
 """Calls that torch cannot trace, in a form that it can: a mode for models that are compiled as one graph or exported.
 
 torch's own `torch.allclose`, `torch.equal`, `torch.cov`, `torch.corrcoef`, `torch.linalg.lstsq`,
-`torch.nn.functional.one_hot` (without ``num_classes``) and `torch.nn.functional.gaussian_nll_loss` ask for a number of a
+`torch.nn.functional.one_hot` (without ``num_classes``) and `torch.nn.functional.gaussian_nll_loss` read a number off a
 tensor within torch's own code, or have no meta function. Dynamo breaks the graph at them, and `torch.export` refuses
 them. Within `traceable` the same calls are made of functions that both can trace, with the same results::
 
@@ -30,8 +30,8 @@ class traceable(TorchFunctionMode):
     `torch.export.export`, and in eager.
 
     Two differences remain. What eager checks at the call, a compiled graph checks when it runs, with a `RuntimeError`.
-    `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises one for a tall matrix that lacks full rank: there,
-    eager gives residuals of another rank.
+    `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises one for a tall matrix that lacks full rank: eager
+    gives no residuals there.
     """
 
     def __torch_function__(
@@ -115,13 +115,13 @@ def _gaussian_nll_loss(
     if isinstance(var, float):
         return torch.nn.functional.gaussian_nll_loss(input, target, var, full, eps, reduction)
     assert_true((var >= 0).all(), "var has negative entry/entries")
-    if var.shape != input.shape:
-        if input.shape[:-1] == var.shape:
-            var = var.unsqueeze(-1)
-        elif input.dim() != var.dim() or sum(a for a, b in zip(input.shape, var.shape, strict=True) if a != b) != 1:
-            # As the original: one dim may differ, in which the input has one element, or the variance has.
-            if not all(a == b or b == 1 for a, b in zip(input.shape, var.shape, strict=True)):
-                raise ValueError("var is of incorrect size")
+    if input.shape[:-1] == var.shape:
+        var = var.unsqueeze(-1)
+    elif input.dim() != var.dim() or [b for a, b in zip(input.shape, var.shape, strict=True) if a != b] not in (
+        [],
+        [1],
+    ):
+        raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     var = var.clone()

@@ -5,8 +5,9 @@ Does not: try to be fast.
 
 from __future__ import annotations
 
+from backend_sdk import dtypes
 from backend_sdk.backend import Backend
-from backend_sdk.contract import YES, Kernel, Node, Region, Support, no
+from backend_sdk.contract import YES, Capability, Kernel, Node, Region, Support, no
 from backend_sdk.plugins.hookspecs import hookimpl
 from backend_sdk.prims import CONTRACT
 from backend_sdk.runtime.function_kernel import function_kernel
@@ -22,6 +23,7 @@ class ReferenceBackend(Backend):
     name = "reference"
     version = "1"
     composites = False
+    capability = Capability(dtypes=dtypes.STORED)
 
     def __init__(self, composites: bool | None = None) -> None:
         super().__init__()

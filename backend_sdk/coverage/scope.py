@@ -88,7 +88,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _scaled_dot_product_flash_attention_backward.* _scaled_dot_product_fused_attention_overrideable*
         _efficient_attention_* _flash_attention_* _triton_* _thnn_fused_* _thnn_differentiable_* _cufft_*
         _conv_depthwise2d.* conv_depthwise3d.* convolution_overrideable.* convolution_backward_overrideable.*
-        _scaled_mm* _scaled_grouped_mm* _grouped_mm.* batch_norm_elemt.* batch_norm_gather_*
+        _scaled_grouped_mm* _grouped_mm.* batch_norm_elemt.* batch_norm_gather_*
         batch_norm_stats.* batch_norm_update_stats.* batch_norm_backward_* _fused_sdp_choice.*
         _fused_rms_norm_* _foreach_mm.* is_vulkan_available.* _linalg_check_errors.* _rowwise_prune.*
         """,

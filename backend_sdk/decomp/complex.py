@@ -142,12 +142,12 @@ def _from_pairs(x: Value, shape: Shape) -> Any:
 
 @decomposition(aten.view_as_real.default, aten.view_as_real_copy.default)
 def view_as_real(out: TensorType, x: Value) -> Any:
-    return _pairs(x) if x.dtype in dtypes.COMPLEX else NotImplemented
+    return _pairs(x)
 
 
 @decomposition(aten.view_as_complex.default, aten.view_as_complex_copy.default)
 def view_as_complex(out: TensorType, x: Value) -> Any:
-    return _from_pairs(x, out.shape) if out.dtype in dtypes.COMPLEX else NotImplemented
+    return _from_pairs(x, out.shape)
 
 
 # ---- magnitude and direction

@@ -188,3 +188,64 @@ def convolution_backward(
         axes = tuple(dim for dim in range(grad.ndim) if dim != 1)
         bias_grad = cast(prims.reduce_sum(cast(grad, dtypes.compute_dtype(grad.dtype)), axes=axes), grad.dtype)
     return input_grad, weight_grad, bias_grad
+
+
+# ---- matrices of eight-bit floats
+
+
+def _scaled_product(out: TensorType, a: Value, b: Value, scales: Sequence[Value], bias: Value | None) -> Any:
+    """a @ b in float32, times the scales of both: numbers, or one for each row of a and one for each column of b."""
+    wide = [cast(operand, torch.float32) for operand in (a, b)]
+    product = prims.dot_general(*wide, contract=((1,), (0,)), batch=((), ()))
+    for scale in scales:
+        product = prims.mul(product, spread(scale, product.shape, torch.float32))
+    if bias is not None:
+        product = prims.add(product, spread(bias, product.shape, torch.float32))
+    return cast(product, out.dtype)
+
+
+@decomposition(aten._scaled_mm.default)
+def scaled_mm(
+    out: TensorType,
+    a: Value,
+    b: Value,
+    scale_a: Value,
+    scale_b: Value,
+    bias: Value | None = None,
+    scale_result: Value | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Any:
+    """``scale_result`` has no effect, as in eager on the CPU."""
+    return _scaled_product(out, a, b, (scale_a, scale_b), bias)
+
+
+# What torch.nn.functional.ScalingType and SwizzleType call TensorWise, RowWise and NO_SWIZZLE.
+_ONE_SCALE, _SCALE_OF_ROWS = 0, 1
+_NO_SWIZZLE = 0
+
+
+@decomposition(aten._scaled_mm_v2.default)
+def scaled_mm_v2(
+    out: TensorType,
+    a: Value,
+    b: Value,
+    scale_a: Sequence[Value],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[Value],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Value | None,
+    out_dtype: torch.dtype | None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Any:
+    shapes = {_ONE_SCALE: ((1, 1), (1, 1)), _SCALE_OF_ROWS: ((out.shape[0], 1), (1, out.shape[1]))}
+    scales = []
+    for side, (scale, recipe, swizzle) in enumerate(((scale_a, recipe_a, swizzle_a), (scale_b, recipe_b, swizzle_b))):
+        if len(scale) != 1 or recipe[0] not in shapes or any(number != _NO_SWIZZLE for number in swizzle):
+            # Scales of blocks, which eager on the CPU does not take either.
+            return NotImplemented
+        scales.append(prims.reshape(scale[0], shape=shapes[recipe[0]][side]))
+    return _scaled_product(out, a, b, scales, bias)

@@ -41,6 +41,7 @@ class Memory:
     operands: tuple[Layout, ...]
     results: tuple[Layout, ...]
 
+
 _F = TypeVar("_F", bound=Rule)
 
 RULES: dict[Any, Rule] = {}

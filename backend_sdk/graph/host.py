@@ -9,27 +9,30 @@ Does not: run them (the runner does, as any call outside the regions).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from backend_sdk.errors import DialectError
 from backend_sdk.graph.builder import GraphBuilder, Value
-from backend_sdk.spec import SymExpr
+from backend_sdk.spec import Shape, SymExpr, TensorType
 from backend_sdk.spec.prim import active_builder
+from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat.symbolic import indicated_symbol
 
 
 class HostStep:
-    """The target of a host step's node. Called, it does the step."""
+    """The target of a host step's node. Called, it does the step; ``reason`` says in a report what that is."""
 
-    def __init__(self, name: str, doc: str) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], reason: str) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = "backend_sdk.graph.host"
-        self.__doc__ = self.reason = doc
+        self.__doc__ = self.reason = reason
+        self._function = function
 
-    def __call__(self, value: Any) -> Any:
-        return value.item() if isinstance(value, torch.Tensor) else value
+    def __call__(self, *args: Any) -> Any:
+        return self._function(*args)
 
     def __str__(self) -> str:
         return f"host.{self.__name__}"
@@ -40,8 +43,9 @@ class HostStep:
         return self.__name__
 
 
-read_number = HostStep("read_number", "the host reads a number off a tensor")
-define_number = HostStep("define_number", "the host computes a size from other sizes")
+read_number = HostStep("read_number", torch.Tensor.item, "the host reads a number off a tensor")
+define_number = HostStep("define_number", lambda number: number, "the host computes a size from other sizes")
+view_memory = HostStep("view_memory", torch.as_strided, "the host looks at an input's memory in another way")
 
 
 def read(value: Value, number: Any) -> None:
@@ -55,6 +59,18 @@ def read(value: Value, number: Any) -> None:
 def define(number: Any, expression: Any) -> None:
     """Let the host compute ``number``, which torch left open, as ``expression`` over numbers that are known."""
     _bind(define_number, expression, number)
+
+
+def memory_of(value: Value, type: TensorType, strides: Shape, offset: Dim) -> Value | None:
+    """What lies in the memory of a graph input from element ``offset`` of its storage on: it may be more than the input
+    itself shows. None when ``value`` is no graph input: the dialect's own values have no memory.
+    """
+    if value.node.op != "placeholder":
+        return None
+    builder = _builder()
+    node = builder.call_foreign(view_memory, (value, type.shape, strides, offset), {})
+    node.meta["host"] = view_memory.reason
+    return builder.typed(node, (type,), single=True)  # type: ignore[no-any-return]
 
 
 def is_open(number: Any) -> bool:

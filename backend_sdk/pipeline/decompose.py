@@ -256,7 +256,7 @@ class _Translation:
         fx.node.map_aggregate(
             value,
             lambda item: found.append(
-                isinstance(item, torch.Tensor) and (item.layout != torch.strided or item.dtype not in dtypes.ANY)
+                isinstance(item, torch.Tensor) and (item.layout != torch.strided or item.dtype not in dtypes.STORED)
             ),
         )
         return any(found)
@@ -499,7 +499,7 @@ def _types(value: Any) -> Any:
 
 
 def _is_foreign_value(item: Any) -> bool:
-    return isinstance(item, Value) and item.dtype not in dtypes.ANY
+    return isinstance(item, Value) and item.dtype not in dtypes.STORED
 
 
 def _types_of_picks(node: fx.Node) -> tuple[Any, ...]:

@@ -349,7 +349,7 @@ def is_finite(x: Operand) -> Operand:
 
 # ---- selection and conversion
 
-_T = DtypeVar("T", dtypes.ANY)
+_T = DtypeVar("T", dtypes.STORED)
 
 
 def _select_shape(condition: TensorType, x: TensorType, y: TensorType) -> object:
@@ -369,8 +369,10 @@ def select(condition: Operand, x: Operand, y: Operand) -> Operand:
 
 
 def _convert_samples(source: torch.dtype, generator: torch.Generator):  # type: ignore[no-untyped-def]
-    for target in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool):
-        yield Sample((tensor((3, 5), source, generator),), {"dtype": target})
+    targets = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)
+    for target in (*targets, *(dtypes.STORAGE_DTYPES if source in dtypes.ANY else ())):
+        low = -4.0 if target.is_signed and source.is_signed else 0.0
+        yield Sample((tensor((3, 5), source, generator, low),), {"dtype": target})
 
 
 def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:
@@ -381,7 +383,7 @@ def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:
     structural=True,
     shape=_convert_shape,
     operands=(_T,),
-    results=(FromAttribute("dtype"),),
+    results=(FromAttribute("dtype", dtypes.STORED),),
     tolerance=Ulp(0.5, 0.5),
     samples=_convert_samples,
     identity=lambda x, *, dtype: x.dtype == dtype,

@@ -27,12 +27,12 @@ def tensor(
     """A tensor of uniform values in ``[low, high)``; integers are rounded down, booleans are coin flips."""
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).to(torch.bool)
-    if dtype in dtypes.COMPLEX:
+    if dtype.is_complex:
         parts = [tensor(shape, dtype.to_real(), generator, low, high) for _ in range(2)]
         return torch.complex(*parts)
     values = torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low
-    if dtype in dtypes.INTEGRAL:
-        values = values.floor().clamp(min=0 if dtype == torch.uint8 else -math.inf)
+    if not dtype.is_floating_point:
+        values = values.floor().clamp(min=-math.inf if dtype.is_signed else 0)
     return values.to(dtype)
 
 
@@ -66,12 +66,12 @@ def special_values(dtype: torch.dtype) -> list[Any]:
     """NaN, infinities, signed zeros, subnormals and extremes of a float dtype; the edges of an integer one."""
     if dtype == torch.bool:
         return [False, True]
-    if dtype in dtypes.INTEGRAL:
+    if dtype in dtypes.INTEGRAL | dtypes.UNSIGNED:
         limits = torch.iinfo(dtype)
         return sorted({limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max} | ({-1} if limits.min else set()))
-    info = torch.finfo(dtype.to_real() if dtype in dtypes.COMPLEX else dtype)
+    info = torch.finfo(dtype.to_real() if dtype.is_complex else dtype)
     finite = [0.0, 1.0, 0.5, info.tiny, info.smallest_normal / 4, info.eps, info.max]
     real = [*finite, *(-value for value in finite), math.inf, -math.inf, math.nan]
-    if dtype in dtypes.COMPLEX:
+    if dtype.is_complex:
         return [complex(a, b) for a, b in zip(real, reversed(real), strict=True)]
     return real

@@ -19,7 +19,7 @@ from backend_sdk.prims.samples import tensor
 from backend_sdk.spec import DtypeVar, Exact, FromAttribute, Sample, Scalar, Shape, SymExpr, TensorType, differ, refuse
 from backend_sdk.spec.symbolic import Dim, element_count
 
-_T = DtypeVar("T", dtypes.ANY)
+_T = DtypeVar("T", dtypes.STORED)
 _EXACT = Exact()
 
 
@@ -38,7 +38,7 @@ def _full_shape(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Shape:
     structural=True,
     shape=_full_shape,
     operands=(),
-    results=(FromAttribute("dtype"),),
+    results=(FromAttribute("dtype", dtypes.STORED),),
     tolerance=_EXACT,
     samples=_full_samples,
 )

@@ -125,6 +125,7 @@ class DtypeRule:
 
 
 _NAMED_SETS = (
+    (dtypes.STORED, "stored"),
     (dtypes.ANY, "any"),
     (dtypes.NUMERIC, "numeric"),
     (dtypes.REAL, "real"),

@@ -45,7 +45,8 @@ class Exact:
     """Bit-equal values (NaN equals NaN, -0 equals +0)."""
 
     def share(self, actual: torch.Tensor, reference: torch.Tensor, call: Call) -> float:
-        same = torch.equal(torch.nan_to_num(actual.to(reference.dtype), nan=0.0), torch.nan_to_num(reference, nan=0.0))
+        actual, reference = dtypes.widened(actual.to(reference.dtype)), dtypes.widened(reference)
+        same = torch.equal(torch.nan_to_num(actual, nan=0.0), torch.nan_to_num(reference, nan=0.0))
         return 0.0 if same and torch.equal(actual.isnan(), reference.isnan()) else math.inf
 
     def describe(self) -> str:
@@ -73,7 +74,7 @@ class Ulp:
     def share(self, actual: torch.Tensor, reference: torch.Tensor, call: Call) -> float:
         if not actual.dtype.is_floating_point and not actual.dtype.is_complex:
             return Exact().share(actual, reference, call)
-        bound = self.half if actual.dtype.itemsize == 2 else self.bound
+        bound = self.half if actual.dtype.itemsize <= 2 else self.bound
         real = actual.dtype.to_real()
         unit = unit_in_last_place(reference.abs(), real)
         allowed = (bound * unit).clamp(min=self.floor * torch.finfo(real).eps)
@@ -150,7 +151,7 @@ class Relative:
             return Exact().share(actual, reference, call)
         finite = reference[reference.isfinite()].abs()
         scale = max(float(finite.max()) if finite.numel() else 0.0, torch.finfo(actual.dtype).tiny)
-        bound = self.half if actual.dtype.itemsize == 2 else self.bound
+        bound = self.half if actual.dtype.itemsize <= 2 else self.bound
         allowed = torch.full_like(reference.abs(), bound * torch.finfo(actual.dtype).eps * scale)
         return _largest_share(actual, reference, allowed)
 

@@ -11,7 +11,13 @@ from backend_sdk import dtypes
 from backend_sdk.prims import CONTRACT
 from backend_sdk.spec import Composite, DtypeVar, FromAttribute, Prim, TensorType
 
-_ORDER = (*dtypes.FLOAT_DTYPES, *dtypes.COMPLEX_DTYPES, *dtypes.INTEGER_DTYPES, *dtypes.BOOL_DTYPES)
+_ORDER = (
+    *dtypes.FLOAT_DTYPES,
+    *dtypes.COMPLEX_DTYPES,
+    *dtypes.INTEGER_DTYPES,
+    *dtypes.BOOL_DTYPES,
+    *dtypes.STORAGE_DTYPES,
+)
 _SEED = 7
 
 
