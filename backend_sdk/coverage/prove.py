@@ -144,9 +144,39 @@ def prove(item: Item, level: str, limit: int | None, donors: Sequence[Item]) -> 
 
 
 def _prove_samples(item: Item, level: str, limit: int | None, entry: Entry) -> None:
-    samples = iter_calls(item)
-    for call in itertools.islice(_surviving(samples, entry), limit):
+    samples = itertools.islice(_surviving(iter_calls(item), entry), limit)
+    size = 1
+    while batch := list(itertools.islice(samples, size)):
+        start = time.perf_counter()
+        _attempt_all(batch, level, entry)
+        each = (time.perf_counter() - start) / len(batch)
+        size = max(1, min(_LARGEST_BATCH, int(_BATCH_S / each)))
+
+
+# What samples of one graph may take together, by what the last ones took. Most of a small graph's time is torch's, once
+# for each graph; of a large one it is not.
+_BATCH_S = 0.8
+_LARGEST_BATCH = 24
+
+
+def _attempt_all(batch: Sequence[Call], level: str, entry: Entry) -> None:
+    """Prove calls in one graph; when that fails, or a call draws random numbers, each in its own."""
+    found = Entry("")
+    if len(batch) > 1:
+        _attempt(calls.together(batch), level, found)
+        if not found.failed:
+            found.samples = len(batch) if found.samples else 0
+            _add(found, entry)
+            return
+    for call in batch:
         _attempt(call, level, entry)
+
+
+def _add(found: Entry, entry: Entry) -> None:
+    entry.samples += found.samples
+    entry.overloads = sorted({*entry.overloads, *found.overloads})
+    for name, ops in found.reduced.items():
+        entry.reduced[name] = sorted({*entry.reduced.get(name, ()), *ops})
 
 
 def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
@@ -234,10 +264,7 @@ def _attempt(call: Call, level: str, entry: Entry) -> None:
     else:
         if ran is None:
             return
-        entry.samples += 1
-        entry.overloads = sorted({*entry.overloads, *ran.overloads})
-        for name, ops in ran.reduced.items():
-            entry.reduced[name] = sorted({*entry.reduced.get(name, ()), *ops})
+        _add(Entry("", samples=1, overloads=ran.overloads, reduced=ran.reduced), entry)
 
 
 # A wrong number matters more than an error, an error more than an op without a rule.
