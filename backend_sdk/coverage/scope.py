@@ -91,6 +91,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _scaled_mm* _scaled_grouped_mm* _grouped_mm.* batch_norm_elemt.* batch_norm_gather_*
         batch_norm_stats.* batch_norm_update_stats.* batch_norm_backward_* _fused_sdp_choice.*
         _fused_rms_norm_* _foreach_mm.* is_vulkan_available.* _linalg_check_errors.* _rowwise_prune.*
+        _fill_mem_eff_dropout_mask_.*
         """,
     ),
     _rows(
@@ -190,13 +191,19 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         Reason.NOT_YET,
         "reducible: the rule is not written",
         """
-        __lshift__.* __rshift__.* __ilshift__.* __irshift__.* adaptive_avg_pool3d_backward.* _aminmax.*
-        _convolution.default _convolution.out _fill_mem_eff_dropout_mask_.* _stack.* _upsample_*_aa*
-        _upsample_*_aa_backward* adaptive_max_pool?d* bartlett_window.* blackman_window.* hamming_window.*
-        kaiser_window.* bmm.dtype* mm.dtype*  fft_fftfreq.* fft_rfftfreq.*
-        hardshrink_backward.* softshrink_backward.* linalg__powsum.* multi_margin_loss_backward.*
-        multilabel_margin_loss_backward.* range.* slice_copy.* select_copy.* _foreach_powsum.*
+        _aminmax.* hardshrink_backward.* softshrink_backward.* multi_margin_loss_backward.*
+        multilabel_margin_loss_backward.* range.*
         """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot functionalize the overload: no functional overload has its name",
+        "adaptive_avg_pool3d_backward.grad_input",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot trace the overload: its own decomposition takes out_dtype for beta",
+        "baddbmm.dtype baddbmm.dtype_out",
     ),
 )
 

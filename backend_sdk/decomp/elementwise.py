@@ -66,6 +66,8 @@ _COMPARISONS = {
 
 # aten op -> prim, for functions of two operands whose result has the promoted dtype.
 _SAME_BINARY = {
+    "__lshift__": prims.shift_left,
+    "__rshift__": prims.shift_right,
     "atan2": prims.atan2,
     "bitwise_and": prims.bitwise_and,
     "bitwise_left_shift": prims.shift_left,

@@ -50,6 +50,16 @@ def bmm(out: TensorType, x: Value, y: Value) -> Any:
     return _batched(x, y)
 
 
+@decomposition(aten.mm.dtype)
+def mm_dtype(out: TensorType, x: Value, y: Value, out_dtype: torch.dtype) -> Any:
+    return matrix_product(cast(x, out.dtype), cast(y, out.dtype))
+
+
+@decomposition(aten.bmm.dtype)
+def bmm_dtype(out: TensorType, x: Value, y: Value, out_dtype: torch.dtype) -> Any:
+    return _batched(cast(x, out.dtype), cast(y, out.dtype))
+
+
 @decomposition(aten.mv.default)
 def mv(out: TensorType, x: Value, y: Value) -> Any:
     return prims.dot_general(x, y, contract=((1,), (0,)), batch=((), ()))
@@ -133,6 +143,23 @@ def convolution(
     else:
         product = _forward(x, weight, strides, edges, spread_, groups)
     return product if bias is None else prims.add(product, along(bias, (1,), out.shape))
+
+
+@decomposition(aten._convolution.default)
+def convolution_with_library_choices(
+    out: TensorType,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    *_: bool,
+) -> Any:
+    return convolution(out, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _forward(

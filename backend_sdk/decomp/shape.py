@@ -151,7 +151,7 @@ def clamped_start(start: Any, size: Dim, length: Dim, end: Any, step: int) -> Di
     return 0
 
 
-@decomposition(aten.slice.Tensor)
+@decomposition(aten.slice.Tensor, aten.slice_copy.Tensor)
 def slice_tensor(out: TensorType, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     axis = axis_of(dim, x.ndim)
     length = out.shape[axis]
@@ -162,7 +162,7 @@ def slice_tensor(out: TensorType, x: Value, dim: int = 0, start: Any = None, end
     return slice_axis(x, axis, first, limit if length != 0 else first, step)
 
 
-@decomposition(aten.select.int)
+@decomposition(aten.select.int, aten.select_copy.int)
 def select(out: TensorType, x: Value, dim: int, index: Any) -> Any:
     axis = axis_of(dim, x.ndim)
     if isinstance(index, int) and index < 0:
@@ -270,7 +270,7 @@ def cat(out: TensorType, tensors: Sequence[Value], dim: int = 0) -> Any:
     return parts[0] if len(parts) == 1 else prims.concat(*parts, axis=axis_of(dim, len(out.shape)))
 
 
-@decomposition(aten.stack.default)
+@decomposition(aten.stack.default, aten._stack.default)
 def stack(out: TensorType, tensors: Sequence[Value], dim: int = 0) -> Any:
     axis = axis_of(dim, len(out.shape))
     shape = (*out.shape[:axis], 1, *out.shape[axis + 1 :])
