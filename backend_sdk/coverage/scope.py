@@ -49,7 +49,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         c*ol_indices.* c*ol_indices_copy.* crow_indices.* crow_indices_copy.* row_indices.* row_indices_copy.*
         _nnz.* _dimI.* _dimV.* dense_dim.* _spdiags.* _spsolve.* hspmm.* copy_sparse_to_sparse.* smm.*
         sspaddmm.* resize_as_sparse.* _convert_indices_from_coo_to_csr.* _convert_indices_from_csr_to_coo.*
-        _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
+        _embedding_bag_sparse_backward.* _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
         """,
     ),
     _rows(
@@ -97,13 +97,17 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     _rows(
         Reason.NOT_YET,
         "a step within another op, which captured graphs do not show; reducible: the rule is not written",
-        """
-        _transformer_encoder_layer_fwd.* _native_multi_head_attention.* _masked_softmax* _embedding_bag*
-        slow_conv* _slow_conv* thnn_conv2d.* conv_tbc* _add_relu.* _compute_linear_combination.*
-        _cholesky_solve_helper.* native_norm.* matmul_backward.* linear_backward.* max_pool2d_backward.*
-        _weight_norm_interface_backward.* _index_put_impl.* glu_jvp.* glu_backward_jvp.* _convolution_mode.*
-        _addmm_activation.* _grid_sampler_2d_cpu_fallback* _int_mm.*
-        """,
+        "_int_mm.*",
+    ),
+    _rows(
+        Reason.DEVICE,
+        "has neither a CPU kernel nor a shape rule for dense tensors, so that no graph of them can show it",
+        "matmul_backward.* max_pool2d_backward.* native_norm.*",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot trace it: the kernel reads the memory of its operands, which a traced tensor does not have",
+        "_grid_sampler_2d_cpu_fallback*",
     ),
     _rows(
         Reason.STORAGE,

@@ -155,6 +155,19 @@ def add(out: TensorType, x: Any, y: Any, alpha: Any = 1) -> Any:
     return _added(out, x, y, alpha, prims.add)
 
 
+@decomposition(aten._add_relu.Tensor, aten._add_relu.Scalar)
+def add_relu(out: TensorType, x: Value, y: Any, alpha: Any = 1) -> Any:
+    """The sum, clamped between 0 and the largest finite number.
+
+    NaN stays: eager's kernel gives NaN, or 0 in the last elements, which fill no vector.
+    """
+    total = _added(out, x, y, alpha, prims.add)
+    positive = prims.maximum(total, constant(total, 0))
+    if out.dtype not in dtypes.FLOATING:
+        return positive
+    return prims.minimum(positive, constant(total, torch.finfo(out.dtype).max))
+
+
 @decomposition(aten.sub.Tensor, aten.sub.Scalar)
 def sub(out: TensorType, x: Any, y: Any, alpha: Any = 1) -> Any:
     return _added(out, x, y, alpha, prims.sub)

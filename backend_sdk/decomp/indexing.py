@@ -306,13 +306,14 @@ def index(out: TensorType, x: Value, indices: Sequence[Value | None]) -> Any:
     return prims.permute(prims.take(plan.flattened(x), plan.index, axis=0), dims=plan.to_result)
 
 
-@decomposition(aten.index_put.default, aten._unsafe_index_put.default)
+@decomposition(aten.index_put.default, aten._unsafe_index_put.default, aten._index_put_impl.default)
 def index_put(
     out: TensorType,
     x: Value,
     indices: Sequence[Value | None],
     values: Value,
     accumulate: bool = False,
+    unsafe: bool = False,
 ) -> Any:
     if any(map(_is_mask, indices)):
         return _masked_put(out, x, indices, values, accumulate)

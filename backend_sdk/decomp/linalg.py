@@ -89,7 +89,7 @@ def cholesky_inverse(out: TensorType, factor: Value, upper: bool = False) -> Any
     return m.product(m.adjoint(inverse), inverse)
 
 
-@decomposition(aten.cholesky_solve.default)
+@decomposition(aten.cholesky_solve.default, aten._cholesky_solve_helper.default)
 def cholesky_solve(out: TensorType, b: Value, factor: Value, upper: bool = False) -> Any:
     batch = out.shape[:-2]
     low = m.to_batch(m.adjoint(factor) if upper else factor, batch)

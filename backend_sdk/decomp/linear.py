@@ -102,6 +102,30 @@ def addbmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, a
     return _blend(out, bias, product, beta, alpha)
 
 
+@decomposition(aten._compute_linear_combination.default)
+def linear_combination(out: TensorType, x: Value, coefficients: Value) -> Any:
+    """``[N, *]`` weighted by the rows of ``[M, N]``: ``[M, *]``."""
+    if out.dtype in dtypes.COMPLEX:
+        # Eager's kernel takes the coefficients' memory for real numbers.
+        return NotImplemented
+    return prims.dot_general(coefficients, x, contract=((1,), (0,)), batch=((), ()))
+
+
+@decomposition(aten.linear_backward.default)
+def linear_backward(
+    out: tuple[TensorType | None, ...], x: Value, grad: Value, weight: Value, output_mask: Sequence[bool]
+) -> Any:
+    """Eager gives both gradients of the parameters where one of them is asked for."""
+    input_grad = weight_grad = bias_grad = None
+    outer = tuple(range(grad.ndim - 1))
+    if output_mask[0]:
+        input_grad = prims.dot_general(grad, weight, contract=((grad.ndim - 1,), (0,)), batch=((), ()))
+    if output_mask[1] or output_mask[2]:
+        weight_grad = prims.dot_general(grad, x, contract=(outer, outer), batch=((), ()))
+        bias_grad = cast(prims.reduce_sum(cast(grad, dtypes.compute_dtype(grad.dtype)), axes=outer), grad.dtype)
+    return input_grad, weight_grad, bias_grad
+
+
 # ---- convolutions
 
 
