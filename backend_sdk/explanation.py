@@ -36,7 +36,7 @@ class Explanation:
         total = dict.fromkeys((NATIVE, DECOMPOSED, FALLBACK, FREE), 0)
         for graph in self.graphs:
             for verdict, number in graph.counts.items():
-                total[verdict] += number
+                total[verdict] = total.get(verdict, 0) + number
         return total
 
     @property

@@ -90,7 +90,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _conv_depthwise2d.* conv_depthwise3d.* convolution_overrideable.* convolution_backward_overrideable.*
         _scaled_mm* _scaled_grouped_mm* _grouped_mm.* batch_norm_elemt.* batch_norm_gather_*
         batch_norm_stats.* batch_norm_update_stats.* batch_norm_backward_* _fused_sdp_choice.*
-        _fused_rms_norm_* _foreach_mm.* is_vulkan_available.* _linalg_check_errors.* _rowwise_prune.*
+        _fused_rms_norm_* _foreach_mm.* is_vulkan_available.* _rowwise_prune.*
         _fill_mem_eff_dropout_mask_.*
         """,
     ),
@@ -130,8 +130,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         """
         _fw_primal* _make_dual* _unpack_dual.* retain_grad.* requires_grad.* _backward.* detach_copy.*
         _foreach_copy.* _make_dep_token.* _print.* _propagate_xla_data.* sym_constrain_range*
-        _functional_sym_* _is_any_true.* _is_all_true.* _functional_assert_* _assert_scalar.* _assert_async.*
-        _test_autograd*
+        _functional_sym_* _is_any_true.* _is_all_true.* _test_autograd*
         """,
     ),
     _rows(

@@ -19,16 +19,20 @@ from torch import fx
 from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
+from backend_sdk.decomp.registry import Declined
 from backend_sdk.errors import DecompositionError, SdkError
 from backend_sdk.graph import GraphBuilder, Origin, Value
 from backend_sdk.graph.runnable import bound_symbols
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
 from backend_sdk.pipeline.claim import Claims, ask_about
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, NodeReport
+from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE, NodeReport
 from backend_sdk.spec import Prim, SymExpr, TensorType, building, differ
 from backend_sdk.torch_compat import decompositions
-from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random, name_arguments
+from backend_sdk.torch_compat.ops import has_effect, is_check, is_higher_order, is_overload, is_random, name_arguments
+
+# Why the host runs a call.
+_CHECKS_DATA = "checks the data, and raises as eager does"
 
 # Checks that torch puts around data-dependent sizes. They constrain tracing and compute nothing.
 _TRACING_ONLY = frozenset(
@@ -76,6 +80,9 @@ class Dialect:
             if refusals:
                 report.verdict = FALLBACK
                 report.reasons = list(dict.fromkeys([*report.reasons, *refusals]))
+            elif living and all("host" in node.meta for node in living if node.target is not operator.getitem):
+                report.verdict = HOST
+                report.reasons = list(dict.fromkeys(str(node.meta["host"]) for node in living if "host" in node.meta))
             elif living:
                 computing = [node for node in living if not is_structural(node.target)]
                 report.verdict = NATIVE if len(computing) <= 1 else DECOMPOSED
@@ -208,12 +215,16 @@ class _Translation:
         elsewhere = self._device_elsewhere(node)
         if elsewhere is not None:
             return self._eager(node, args, kwargs, expected, f"the backend does not take tensors on {elsewhere}")
+        if is_check(target, node.args):
+            return self._on_host(self._foreign(node, args, kwargs, expected), _CHECKS_DATA)
         if is_overload(target) and not self._is_opaque((args, kwargs), value):
+            reason = "no decomposition reaches the contract"
             for attempt in (self._claimed, self._by_rule, self._by_torch):
                 found, result = attempt(node, args, kwargs, expected, outer)
                 if found:
                     return result
-            return self._eager(node, args, kwargs, expected, "no decomposition reaches the contract")
+                reason = result.reason if isinstance(result, Declined) else reason
+            return self._eager(node, args, kwargs, expected, reason)
         kind = "higher-order op" if is_higher_order(target) else "op outside aten's dense tensors"
         result = self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
         return self._with_undescribed(result) if undescribed else result
@@ -284,6 +295,8 @@ class _Translation:
                     result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
                 elif getattr(rule, "reads_memory", False):
                     result = rule(expected, _memory(node), *args, **kwargs)
+                elif getattr(rule, "checks", False):
+                    result = rule(expected, self._check, *args, **kwargs)
                 else:
                     result = rule(expected, *args, **kwargs)
         except SdkError as error:
@@ -298,8 +311,8 @@ class _Translation:
                 f"{type(error).__name__}: {error}",
                 location=self._builder.origin.location,
             ) from error
-        if result is NotImplemented:
-            return False, None
+        if result is NotImplemented or isinstance(result, Declined):
+            return False, result
         result = self._with_masked_results(node, result, expected)
         self._check_result(rule, target, args, kwargs, result, expected)
         ask_about(self._builder.added[start:], self._claims)
@@ -346,6 +359,15 @@ class _Translation:
         result = self._foreign(node, args, kwargs, expected)
         self._builder.added[-1].meta["refusal"] = reason
         self._claims.refusals.append(f"{op_name(node.target)}: {reason}")
+        return result
+
+    def _check(self, op: Any, *args: Any, **kwargs: Any) -> None:
+        """Add a check within a rule. It takes operands of any strides."""
+        self._on_host(self._typed(self._builder.call_foreign(op, args, kwargs), None), _CHECKS_DATA)
+
+    def _on_host(self, result: Any, reason: str) -> Any:
+        """Mark the call just added as one that eager runs and that is no fallback."""
+        self._builder.added[-1].meta["host"] = reason
         return result
 
     def _foreign(self, node: fx.Node, args: Any, kwargs: Any, expected: Any) -> Any:

@@ -173,7 +173,8 @@ def _native(nodes: list[fx.Node]) -> set[fx.Node]:
     """The nodes that the backend runs. Picking a result out of a tuple goes with the call that made it."""
     native: set[fx.Node] = set()
     for node in nodes:
-        if node.args[0] in native if node.target is operator.getitem else "refusal" not in node.meta:
+        runs_elsewhere = "refusal" in node.meta or "host" in node.meta
+        if node.args[0] in native if node.target is operator.getitem else not runs_elsewhere:
             native.add(node)
     return native
 

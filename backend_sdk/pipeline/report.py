@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 # Who runs an aten node: the backend as one op, the backend as several ops, eager (in part or whole), or nobody,
-# because it moves no data in the dialect.
-NATIVE, DECOMPOSED, FALLBACK, FREE = "native", "decomposed", "fallback", "free"
+# because it moves no data in the dialect. The host runs what no backend could: a check of the data, which raises.
+NATIVE, DECOMPOSED, FALLBACK, FREE, HOST = "native", "decomposed", "fallback", "free", "host"
 
 
 @dataclass
@@ -58,9 +58,10 @@ class GraphReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of nodes by verdict."""
+        """Number of nodes by verdict; `HOST` where there is such a node."""
         counted = Counter(node.verdict for node in self.nodes)
-        return {verdict: counted.get(verdict, 0) for verdict in (NATIVE, DECOMPOSED, FALLBACK, FREE)}
+        shown = (NATIVE, DECOMPOSED, FALLBACK, FREE, *((HOST,) if HOST in counted else ()))
+        return {verdict: counted.get(verdict, 0) for verdict in shown}
 
     @property
     def sizes(self) -> str:
