@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.linalg import SYMBOLIC, Check, exchanges, first_place, is_static, raise_for
+from backend_sdk.decomp.linalg import SYMBOLIC, Check, exchanges, first_place, has_known_rank, is_static, raise_for
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
@@ -31,7 +31,7 @@ def linalg_ldl_factor_ex(
     hermitian: bool = False,
     check_errors: bool = False,
 ) -> Any:
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     if 0 in x.shape:
         return tuple(prims.full(shape=type.shape, value=0, dtype=type.dtype) for type in out)

@@ -27,14 +27,19 @@ from backend_sdk.spec.symbolic import Dim
 aten = torch.ops.aten
 
 
-def is_static(*matrices: Value) -> bool:
-    """Whether rows and columns are known, by which a factorization's shapes and steps are decided."""
-    return all(isinstance(size, int) for x in matrices for size in x.shape[-2:])
+def is_static(x: Value) -> bool:
+    """Whether rows and columns are known."""
+    return all(isinstance(size, int) for size in x.shape[-2:])
+
+
+def has_known_rank(x: Value) -> bool:
+    """Whether it is known which of rows and columns are fewer, by which a factorization's shapes are decided."""
+    return is_static(x) or x.shape[-2] == x.shape[-1]
 
 
 SYMBOLIC = Declined(
-    "its matrices have a symbolic number of rows or columns, which decides the steps of a factorization: compile with "
-    "dynamic=False, or mark batch dims only as dynamic"
+    "its matrices have a symbolic number of rows or columns, which decides shapes and steps: compile with "
+    "dynamic=False, or mark other dims only as dynamic"
 )
 
 # Adds a call that the host runs for what it raises.
@@ -93,7 +98,7 @@ def linalg_cholesky_ex(
     upper: bool = False,
     check_errors: bool = False,
 ) -> Any:
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     factor, info = _cholesky(x, upper)
     if check_errors:
@@ -103,7 +108,7 @@ def linalg_cholesky_ex(
 
 @decomposition(aten.cholesky.default, checks=True)
 def cholesky(out: TensorType, check: Check, x: Value, upper: bool = False) -> Any:
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     factor, info = _cholesky(x, upper)
     raise_for(info, check, "cholesky", x)
@@ -144,7 +149,7 @@ def linalg_lu_factor_ex(
 ) -> Any:
     if not pivot:
         return NotImplemented
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     packed, pivots, _ = prims.lu(x)
     info = _first_zero_pivot(packed, pivots.shape[-1])
@@ -171,7 +176,7 @@ def _unpacked(low: TensorType, up: TensorType, packed: Value) -> tuple[Any, Any]
 def linalg_lu(out: tuple[TensorType, TensorType, TensorType], x: Value, *, pivot: bool = True) -> Any:
     if not pivot:
         return NotImplemented
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     packed, _, permutation = prims.lu(x)
     return _permutation_matrix(out[0], permutation), *_unpacked(out[1], out[2], packed)
@@ -258,7 +263,7 @@ def linalg_lu_solve(
 def linalg_solve_ex(
     out: tuple[TensorType, ...], check: Check, a: Value, b: Value, *, left: bool = True, check_errors: bool = False
 ) -> Any:
-    if not is_static(a):
+    if not has_known_rank(a):
         return SYMBOLIC
     packed, pivots, order = prims.lu(a)
     # torch takes b for a batch of vectors where its shape is that of a without the last dim, or it has one dim.
@@ -280,7 +285,7 @@ def linalg_solve_ex(
 
 @decomposition(aten.linalg_inv_ex.default, checks=True)
 def linalg_inv_ex(out: tuple[TensorType, TensorType], check: Check, a: Value, *, check_errors: bool = False) -> Any:
-    if not is_static(a):
+    if not has_known_rank(a):
         return SYMBOLIC
     packed, _, order = prims.lu(a)
     inverse = prims.lu_solve(packed, order, m.identity_like(a, a.shape), adjoint=False)
@@ -312,7 +317,7 @@ def _factored(a: Value, contiguous: bool) -> Any:
 
 @decomposition(aten._linalg_det.default, reads_memory=True)
 def linalg_det(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...], a: Value) -> Any:
-    if not is_static(a):
+    if not has_known_rank(a):
         return SYMBOLIC
     packed, pivots, _ = _factored(a, memory[0][0])
     values = m.diagonal(packed, a.shape[-1])
@@ -322,7 +327,7 @@ def linalg_det(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...]
 
 @decomposition(aten._linalg_slogdet.default, reads_memory=True)
 def linalg_slogdet(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...], a: Value) -> Any:
-    if not is_static(a):
+    if not has_known_rank(a):
         return SYMBOLIC
     packed, pivots, _ = _factored(a, memory[0][0])
     values = m.diagonal(packed, a.shape[-1])
@@ -379,12 +384,12 @@ def triangular_solve(
 
 @decomposition(aten.geqrf.default)
 def geqrf(out: tuple[TensorType, TensorType], x: Value) -> Any:
-    return prims.householder_qr(x) if is_static(x) else SYMBOLIC
+    return prims.householder_qr(x) if has_known_rank(x) else SYMBOLIC
 
 
 @decomposition(aten.linalg_qr.default)
 def linalg_qr(out: tuple[TensorType, TensorType], x: Value, mode: str = "reduced") -> Any:
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     if mode == "r":
         packed, _ = prims.householder_qr(x)
@@ -394,14 +399,14 @@ def linalg_qr(out: tuple[TensorType, TensorType], x: Value, mode: str = "reduced
 
 @decomposition(aten.linalg_householder_product.default)
 def linalg_householder_product(out: TensorType, packed: Value, tau: Value) -> Any:
-    if not is_static(packed):
+    if not has_known_rank(packed):
         return SYMBOLIC
     return prims.householder_product(packed, tau, columns=out.shape[-1])
 
 
 @decomposition(aten.ormqr.default)
 def ormqr(out: TensorType, packed: Value, tau: Value, other: Value, left: bool = True, transpose: bool = False) -> Any:
-    if not is_static(packed):
+    if not has_known_rank(packed):
         return SYMBOLIC
     v, t = block_reflector(packed, tau)
     t = m.adjoint(t) if transpose else t
@@ -440,7 +445,7 @@ def linalg_svd(
     *,
     driver: Any = None,
 ) -> Any:
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     u, values, vh = prims.svd(x, full=full_matrices and compute_uv)
     return (u, values, vh) if compute_uv else (_nothing(out[0]), values, _nothing(out[2]))
@@ -450,7 +455,7 @@ def linalg_svd(
 def linalg_pinv(
     out: TensorType, x: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False
 ) -> Any:
-    if not is_static(x):
+    if not has_known_rank(x):
         return SYMBOLIC
     if 0 in x.shape:
         return _nothing(out)
@@ -477,8 +482,8 @@ def _cutoff(x: Value, largest: Value, atol: Value | None, rtol: Value | None) ->
     """
     real = x.dtype.to_real()
     rows, columns = x.shape[-2:]
-    assert isinstance(rows, int) and isinstance(columns, int)
-    default = max(rows, columns) * torch.finfo(real).eps
+    larger: Any = rows if rows == columns else max(rows, columns)  # type: ignore[type-var]
+    default = larger * torch.finfo(real).eps
 
     def column(limit: Value) -> Any:
         """A limit for each matrix of the batch, as ``[*, 1]``."""
