@@ -29,7 +29,7 @@ from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE, NodeReport
 from backend_sdk.spec import Prim, SymExpr, TensorType, building, differ
 from backend_sdk.torch_compat import decompositions
-from backend_sdk.torch_compat.ops import has_effect, is_check, is_higher_order, is_overload, is_random, name_arguments
+from backend_sdk.torch_compat.ops import draws, has_effect, is_check, is_higher_order, is_overload, name_arguments
 
 # Why the host runs a call.
 _CHECKS_DATA = "checks the data, and raises as eager does"
@@ -281,7 +281,7 @@ class _Translation:
         self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
     ) -> tuple[bool, Any]:
         target: Any = node.target
-        if is_random(target) and self._options.random == "eager":
+        if draws(target, args, kwargs) and self._options.random == "eager":
             result = self._eager(node, args, kwargs, expected, "random numbers by eager, as the options ask")
             self._builder.added[-1].meta["requested"] = True
             return True, result
@@ -322,7 +322,7 @@ class _Translation:
         self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
     ) -> tuple[bool, Any]:
         target: Any = node.target
-        if target in outer or is_random(target):
+        if target in outer or draws(target, args, kwargs):
             return False, None
         fake_args = fx.node.map_arg(node.args, lambda n: n.meta["val"])
         fake_kwargs = fx.node.map_arg(node.kwargs, lambda n: n.meta["val"])

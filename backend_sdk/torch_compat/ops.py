@@ -76,3 +76,14 @@ def is_check(op: Any, args: tuple[Any, ...] = ()) -> bool:
 def is_random(op: Any) -> bool:
     """Whether the op draws from torch's random state."""
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+
+
+def draws(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether this call draws from torch's random state: not, where its arguments say that it drops nothing."""
+    if not is_random(op):
+        return False
+    named = name_arguments(op, args, kwargs)
+    if named.get("train") is False:
+        return False
+    dropped = next((named[name] for name in ("dropout", "dropout_p") if name in named), None)
+    return not (isinstance(dropped, (int, float)) and dropped == 0)
