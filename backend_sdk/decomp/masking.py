@@ -16,7 +16,7 @@ from backend_sdk.decomp.indexing import index as indexed
 from backend_sdk.decomp.indexing import index_put as put_at
 from backend_sdk.decomp.indexing import scattered_at, wrapped
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.decomp.searching import flat
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
@@ -135,6 +135,11 @@ def _fits(x: Value, size: Shape, strides: Sequence[Any], offset: int) -> bool:
     return 0 in size or last < math.prod(x.shape)
 
 
+_OUTSIDE = Declined(
+    "it reads memory that its operand's own elements, in order, are not known to hold, and a value has no other memory"
+)
+
+
 def _in_order(x: Value, size: Shape, strides: Sequence[Any]) -> bool:
     """Whether the view reads all of x in row-major order: a reshape."""
     return element_count(size) == element_count(x.shape) and all(
@@ -154,7 +159,7 @@ def as_strided(
 ) -> Any:
     start = _start(memory[0], offset)
     if start is None or not _fits(x, out.shape, strides, start):
-        return NotImplemented
+        return _OUTSIDE
     if 0 in out.shape:
         return prims.full(shape=out.shape, value=0, dtype=out.dtype)
     if start == 0 and _in_order(x, out.shape, strides):
@@ -184,7 +189,7 @@ def as_strided_scatter(
 ) -> Any:
     start = _start(memory[0], offset)
     if start is None or not _fits(x, source.shape, strides, start):
-        return NotImplemented
+        return _OUTSIDE
     if 0 in source.shape:
         return x
     places = _addresses(source.shape, strides, start)

@@ -167,3 +167,23 @@ def test_embedding_bags_into_given_results(mode):
         return aten._embedding_bag.out(table, indices, offsets, *rest, **given)[0]
 
     _agree(run, table, indices, offsets, outs)
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_weight_norm_into_given_results(dim, dtype):
+    torch.manual_seed(0)
+    v = torch.randn(3, 4, 5).to(dtype)
+    shape = [1, 1, 1]
+    shape[dim] = v.shape[dim]
+    g = torch.randn(shape).to(dtype)
+    _agree(lambda v, g: aten._weight_norm_interface.default(v, g, dim), v, g)
+    _, norms = aten._weight_norm_interface.default(v, g, dim)
+
+    def run(v, g, norms):
+        return aten._weight_norm_interface.out(v, g, dim, out0=torch.zeros_like(v), out1=torch.zeros_like(norms))
+
+    _agree(run, v, g, norms)
+    _agree(lambda v, g: torch._weight_norm(v, g, dim), v, g)
+    leaves = v.requires_grad_(), g.requires_grad_()
+    _agree(lambda v, g: aten._weight_norm_interface.default(v, g, dim)[0], *leaves, backward=True)
