@@ -66,13 +66,19 @@ KNOWN: tuple[Known, ...] = (
     *_all(
         Reason.NOT_YET,
         "torch's functionalization hands the results of the overload to the wrong arguments",
-        "aten._native_batch_norm_legit.out aten._batch_norm_with_update.out",
+        "aten._native_batch_norm_legit.out aten._batch_norm_with_update.out aten.rrelu_with_noise.out",
         ("overload",),
     ),
     *_all(
         Reason.NOT_YET,
         "writes into running statistics, of which its schema says nothing: a captured graph loses what it writes",
         "aten.native_batch_norm.out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.VENDOR,
+        "takes what the library's forward saved, which arguments made up from the schema are not",
+        "aten.mkldnn_rnn_layer_backward.default",
         ("overload",),
     ),
     *_all(

@@ -12,11 +12,15 @@ import torch
 
 from backend_sdk import prims
 from backend_sdk.decomp import linear
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.spec import TensorType
 
 aten = torch.ops.aten
+
+
+def _is_of(weight: Value, kernel_size: Any) -> bool:
+    return tuple(kernel_size) == tuple(weight.shape[2:])
 
 
 def _batched(x: Value, weight: Value) -> Value:
@@ -24,10 +28,16 @@ def _batched(x: Value, weight: Value) -> Value:
     return x if x.ndim == weight.ndim else prims.reshape(x, shape=(1, *x.shape))
 
 
+_OTHER_KERNEL = Declined(
+    "the kernel's size is not that of the weight, so that eager reads the weight as another tensor"
+)
+
+
 def _convolved(
     out: TensorType,
     x: Value,
     weight: Value,
+    kernel_size: Any,
     bias: Value | None,
     stride: Sequence[int],
     padding: Sequence[int],
@@ -36,6 +46,8 @@ def _convolved(
     output_padding: Sequence[int] = (0,),
     groups: int = 1,
 ) -> Any:
+    if not _is_of(weight, kernel_size):
+        return _OTHER_KERNEL
     image = _batched(x, weight)
     shape = out.shape if image is x else (1, *out.shape)
     result = linear.convolution(
@@ -63,7 +75,7 @@ def slow_convolution(
     stride: Sequence[int],
     padding: Sequence[int],
 ) -> Any:
-    return _convolved(out, x, weight, bias, stride, padding)
+    return _convolved(out, x, weight, kernel_size, bias, stride, padding)
 
 
 @decomposition(aten.slow_conv_dilated2d.default, aten.slow_conv_dilated3d.default)
@@ -77,7 +89,7 @@ def slow_dilated_convolution(
     padding: Sequence[int] = (0,),
     dilation: Sequence[int] = (1,),
 ) -> Any:
-    return _convolved(out, x, weight, bias, stride, padding, dilation)
+    return _convolved(out, x, weight, kernel_size, bias, stride, padding, dilation)
 
 
 @decomposition(aten.slow_conv_transpose2d.default, aten.slow_conv_transpose3d.default)
@@ -92,7 +104,7 @@ def slow_transposed_convolution(
     output_padding: Sequence[int] = (0,),
     dilation: Sequence[int] = (1,),
 ) -> Any:
-    return _convolved(out, x, weight, bias, stride, padding, dilation, True, output_padding)
+    return _convolved(out, x, weight, kernel_size, bias, stride, padding, dilation, True, output_padding)
 
 
 @decomposition(aten._slow_conv2d_backward.output_mask)
@@ -106,6 +118,8 @@ def slow_convolution_backward(
     padding: Sequence[int],
     output_mask: Sequence[bool],
 ) -> Any:
+    if not _is_of(weight, kernel_size):
+        return _OTHER_KERNEL
     grads = linear.convolution_backward(
         out,
         _batched(grad, weight),
