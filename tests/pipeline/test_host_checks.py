@@ -10,6 +10,7 @@ import logging
 import pytest
 import torch
 
+from backend_sdk.coverage.calls import COMPOSITES, Call, prove
 from backend_sdk.pipeline.report import FALLBACK, HOST, collecting
 
 STRICT = {"fallback": "error"}
@@ -112,3 +113,28 @@ def test_a_check_is_named_with_its_reason():
     assert not explanation.fallbacks and explanation.counts[HOST] == 1
     (check,) = [node for graph in explanation.graphs for node in graph.nodes if node.verdict == HOST]
     assert check.reasons == ["checks the data, and raises as eager does"]
+
+
+def test_an_exported_program_checks():
+    import backend_sdk
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            torch._assert_async(x.sum() > 0, "the sum must be positive")
+            return torch.linalg.inv(x) + 1
+
+    program = torch.export.export(Model(), (torch.eye(3),))
+    compiled = backend_sdk.compile_program(program, backend="reference", options=STRICT)
+    x = torch.eye(3) * 2
+    torch.testing.assert_close(compiled(x), Model()(x))
+    for wrong in (-torch.eye(3), torch.ones(3, 3)):
+        expected = _raised(Model(), wrong)
+        assert expected is not None and _raised(compiled, wrong) == expected
+
+
+def test_assertions_that_hand_on_a_token():
+    def positive(x, token):
+        return torch.ops.aten._functional_assert_async.msg(x.sum() > 0, "the sum must be positive", token)
+
+    ran = prove(Call(positive, (torch.ones(3), torch.zeros(()))), COMPOSITES)
+    assert ran is not None and "aten._functional_assert_async.msg" in ran.overloads
