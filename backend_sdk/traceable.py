@@ -30,8 +30,8 @@ class traceable(TorchFunctionMode):
     `torch.export.export`, and in eager.
 
     Two differences remain. What eager checks at the call, a compiled graph checks when it runs, with a `RuntimeError`.
-    `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises one for a tall matrix that lacks full rank: eager
-    gives no residuals there.
+    `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises one for a tall matrix that lacks full rank,
+    of which eager gives no residuals.
     """
 
     def __torch_function__(

@@ -59,6 +59,29 @@ KNOWN: tuple[Known, ...] = (
     *_all(Reason.NOT_YET, "gives complex32, which is no dtype of the contract", "chalf"),
     *_all(Reason.NOT_YET, "gives complex32, which is no dtype of the contract", "aten.chalf.default", ("overload",)),
     *_all(
+        Reason.STORAGE,
+        "reads memory that the tensor's own elements do not hold, and a value has no other memory",
+        "as_strided.partial_views",
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "torch's functionalization hands the results of the overload to the wrong arguments",
+        "aten._native_batch_norm_legit.out aten._batch_norm_with_update.out aten.rrelu_with_noise.out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "writes into running statistics, of which its schema says nothing: a captured graph loses what it writes",
+        "aten.native_batch_norm.out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.VENDOR,
+        "takes what the library's forward saved, which arguments made up from the schema are not",
+        "aten.mkldnn_rnn_layer_backward.default",
+        ("overload",),
+    ),
+    *_all(
         Reason.DEVICE,
         "for CUDA only",
         "torch.ops.aten._flash_attention_forward torch.ops.aten._efficient_attention_forward",

@@ -49,7 +49,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         c*ol_indices.* c*ol_indices_copy.* crow_indices.* crow_indices_copy.* row_indices.* row_indices_copy.*
         _nnz.* _dimI.* _dimV.* dense_dim.* _spdiags.* _spsolve.* hspmm.* copy_sparse_to_sparse.* smm.*
         sspaddmm.* resize_as_sparse.* _convert_indices_from_coo_to_csr.* _convert_indices_from_csr_to_coo.*
-        _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
+        _embedding_bag_sparse_backward.* _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
         """,
     ),
     _rows(
@@ -83,26 +83,38 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         """
         _cudnn_* cudnn_* _use_cudnn_* miopen_* _use_miopen_* mkldnn_* _mkldnn_* to_mkldnn* _mps_* mps_*
         _lstm_mps.* lstm_mps_backward.* _nnpack_* _nnpack_available.*
-        _scaled_dot_product_attention_math_for_mps.* _scaled_dot_product_cudnn_*
-        _scaled_dot_product_efficient_* _scaled_dot_product_flash_attention.*
-        _scaled_dot_product_flash_attention_backward.* _scaled_dot_product_fused_attention_overrideable*
-        _efficient_attention_* _flash_attention_* _triton_* _thnn_fused_* _thnn_differentiable_* _cufft_*
-        _conv_depthwise2d.* conv_depthwise3d.* convolution_overrideable.* convolution_backward_overrideable.*
-        _scaled_grouped_mm* _grouped_mm.* batch_norm_elemt.* batch_norm_gather_*
-        batch_norm_stats.* batch_norm_update_stats.* batch_norm_backward_* _fused_sdp_choice.*
-        _fused_rms_norm_* _foreach_mm.* is_vulkan_available.* _linalg_check_errors.* _rowwise_prune.*
+        _scaled_dot_product_attention_math_for_mps.* _scaled_dot_product_cudnn_* _efficient_attention_*
+        _flash_attention_* _triton_* _cufft_* _fused_sdp_choice.* is_vulkan_available.* _fill_mem_eff_dropout_mask_.*
         """,
+    ),
+    _rows(
+        Reason.VENDOR,
+        "hands on the state of a device's random generator",
+        "_scaled_dot_product_flash_attention.* _scaled_dot_product_flash_attention_backward.*",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "writes into running statistics, of which its schema says nothing: a captured graph loses what it writes",
+        "batch_norm_update_stats.*",
     ),
     _rows(
         Reason.NOT_YET,
         "a step within another op, which captured graphs do not show; reducible: the rule is not written",
+        "_int_mm.*",
+    ),
+    _rows(
+        Reason.DEVICE,
+        "has neither a CPU kernel nor a shape rule for dense tensors, so that no graph of them can show it",
         """
-        _transformer_encoder_layer_fwd.* _native_multi_head_attention.* _masked_softmax* _embedding_bag*
-        slow_conv* _slow_conv* thnn_conv2d.* conv_tbc* _add_relu.* _compute_linear_combination.*
-        _cholesky_solve_helper.* native_norm.* matmul_backward.* linear_backward.* max_pool2d_backward.*
-        _weight_norm_interface_backward.* _index_put_impl.* glu_jvp.* glu_backward_jvp.* _convolution_mode.*
-        _addmm_activation.* _grid_sampler_2d_cpu_fallback* _int_mm.*
+        matmul_backward.* max_pool2d_backward.* native_norm.* _conv_depthwise2d.* conv_depthwise3d.*
+        convolution_overrideable.* convolution_backward_overrideable.* batch_norm_elemt.* batch_norm_gather_*
+        batch_norm_stats.* batch_norm_backward_elemt.* batch_norm_backward_reduce.* _thnn_fused_gru_cell*
         """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot trace it: the kernel reads the memory of its operands, which a traced tensor does not have",
+        "_grid_sampler_2d_cpu_fallback*",
     ),
     _rows(
         Reason.STORAGE,
@@ -125,8 +137,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         """
         _fw_primal* _make_dual* _unpack_dual.* retain_grad.* requires_grad.* _backward.* detach_copy.*
         _foreach_copy.* _make_dep_token.* _print.* _propagate_xla_data.* sym_constrain_range*
-        _functional_sym_* _is_any_true.* _is_all_true.* _functional_assert_* _assert_scalar.* _assert_async.*
-        _test_autograd*
+        _functional_sym_* _is_any_true.* _is_all_true.* _test_autograd*
         """,
     ),
     _rows(
@@ -144,7 +155,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         repeat_interleave.Tensor* repeat_interleave.self_Tensor _ctc_loss* _use_*ctc* ctc_loss.*
         combinations.* _pack_padded_sequence* _pad_packed_sequence.* linalg_lstsq.* equal.* allclose.* item.*
         _local_scalar_dense.* is_nonzero.* where.default one_hot.* tensor_split.tensor_indices_or_sections
-        narrow.Tensor cov.* corrcoef.* is_same*.*
+        narrow.Tensor _rowwise_prune.* cov.* corrcoef.* is_same*.*
         """,
     ),
     _rows(
@@ -190,13 +201,19 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         Reason.NOT_YET,
         "reducible: the rule is not written",
         """
-        __lshift__.* __rshift__.* __ilshift__.* __irshift__.* adaptive_avg_pool3d_backward.* _aminmax.*
-        _convolution.default _convolution.out _fill_mem_eff_dropout_mask_.* _stack.* _upsample_*_aa*
-        _upsample_*_aa_backward* adaptive_max_pool?d* bartlett_window.* blackman_window.* hamming_window.*
-        kaiser_window.* bmm.dtype* mm.dtype*  fft_fftfreq.* fft_rfftfreq.*
-        hardshrink_backward.* softshrink_backward.* linalg__powsum.* multi_margin_loss_backward.*
-        multilabel_margin_loss_backward.* range.* slice_copy.* select_copy.* _foreach_powsum.*
+        _aminmax.* hardshrink_backward.* softshrink_backward.* multi_margin_loss_backward.*
+        multilabel_margin_loss_backward.* range.*
         """,
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot functionalize the overload: no functional overload has its name",
+        "adaptive_avg_pool3d_backward.grad_input",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot trace the overload: its own decomposition takes out_dtype for beta",
+        "baddbmm.dtype baddbmm.dtype_out",
     ),
 )
 

@@ -16,6 +16,7 @@ from backend_sdk.coverage.scope import out_of_scope
 from backend_sdk.decomp import rules_with
 from backend_sdk.prims import CONTRACT
 from backend_sdk.spec import Composite
+from backend_sdk.torch_compat.ops import is_check
 from backend_sdk.torch_compat.overloads import (
     aten_overloads,
     base_name,
@@ -34,6 +35,7 @@ class Verdict(StrEnum):
     DECOMPOSED = "decomposed"
     FUNCTIONALIZED = "functionalized"
     VIEW = "view"
+    HOST = "host"
     OUT_OF_SCOPE = "out of scope"
     NONE = "no verdict"
 
@@ -65,6 +67,8 @@ def verdicts() -> list[Covered]:
 
 def _of_functional(name: str, op: Any, rules: Mapping[Any, Any]) -> Covered:
     base = base_name(op)
+    if is_check(op):
+        return Covered(name, Verdict.HOST, "a check of the data: eager runs it, and it raises as eager does")
     if op in rules:
         how = f"by our rule {rules[op].__name__}"
         if op.is_view:

@@ -1,6 +1,6 @@
-"""Rules for ops that read or change the bits of a float: sign, exponent, neighbors, views as another dtype.
+"""Rules for ops that read or change the bits of a float: sign, exponent, neighbors.
 
-Does not: view a dtype as one of another width, except complex values as pairs.
+Does not: view a dtype as another (`dtype_views.py`).
 """
 
 from __future__ import annotations
@@ -82,13 +82,3 @@ def frexp(out: tuple[TensorType, TensorType], x: Value) -> Any:
     # Zero, infinity and NaN are their own mantissas, with exponent 0.
     own = prims.bitwise_or(prims.eq(x, constant(x, 0.0)), prims.bitwise_not(prims.is_finite(x)))
     return prims.select(own, x, mantissa), prims.select(own, constant(exponent, 0), exponent)
-
-
-@decomposition(aten.view.dtype, torch.ops.prims.view_of_dtype.default)
-def view_dtype(out: TensorType, x: Value, dtype: torch.dtype) -> Any:
-    if x.dtype == dtype:
-        return x
-    same_width = x.dtype.itemsize == dtype.itemsize
-    if not same_width or x.dtype not in dtypes.REAL or dtype not in dtypes.REAL:
-        return NotImplemented
-    return prims.bitcast(x, dtype=dtype)

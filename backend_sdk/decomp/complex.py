@@ -123,14 +123,14 @@ def polar(out: TensorType, magnitude: Value, angle: Value) -> Any:
     return prims.complex(prims.mul(length, prims.cos(turn)), prims.mul(length, prims.sin(turn)))
 
 
-def _pairs(x: Value) -> Any:
+def pairs(x: Value) -> Any:
     """Real and imaginary parts in a last dim of 2."""
     shape: Shape = (*x.shape, 1)
     return prims.concat(*(prims.reshape(part, shape=shape) for part in _parts(x)), axis=x.ndim)
 
 
-def _from_pairs(x: Value, shape: Shape) -> Any:
-    """The reverse of `_pairs`: a complex value of ``shape``."""
+def from_pairs(x: Value, shape: Shape) -> Any:
+    """The reverse of `pairs`: a complex value of ``shape``."""
     parts = []
     for position in (0, 1):
         starts: tuple[Dim, ...] = (*(0 for _ in shape), position)
@@ -142,12 +142,12 @@ def _from_pairs(x: Value, shape: Shape) -> Any:
 
 @decomposition(aten.view_as_real.default, aten.view_as_real_copy.default)
 def view_as_real(out: TensorType, x: Value) -> Any:
-    return _pairs(x)
+    return pairs(x)
 
 
 @decomposition(aten.view_as_complex.default, aten.view_as_complex_copy.default)
 def view_as_complex(out: TensorType, x: Value) -> Any:
-    return _from_pairs(x, out.shape)
+    return from_pairs(x, out.shape)
 
 
 # ---- magnitude and direction

@@ -66,6 +66,8 @@ _COMPARISONS = {
 
 # aten op -> prim, for functions of two operands whose result has the promoted dtype.
 _SAME_BINARY = {
+    "__lshift__": prims.shift_left,
+    "__rshift__": prims.shift_right,
     "atan2": prims.atan2,
     "bitwise_and": prims.bitwise_and,
     "bitwise_left_shift": prims.shift_left,
@@ -151,6 +153,19 @@ def add(out: TensorType, x: Any, y: Any, alpha: Any = 1) -> Any:
     if out.dtype == torch.bool:
         return prims.bitwise_or(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
     return _added(out, x, y, alpha, prims.add)
+
+
+@decomposition(aten._add_relu.Tensor, aten._add_relu.Scalar)
+def add_relu(out: TensorType, x: Value, y: Any, alpha: Any = 1) -> Any:
+    """The sum, clamped between 0 and the largest finite number.
+
+    NaN stays: eager's kernel gives NaN, or 0 in the last elements, which fill no vector.
+    """
+    total = _added(out, x, y, alpha, prims.add)
+    positive = prims.maximum(total, constant(total, 0))
+    if out.dtype not in dtypes.FLOATING:
+        return positive
+    return prims.minimum(positive, constant(total, torch.finfo(out.dtype).max))
 
 
 @decomposition(aten.sub.Tensor, aten.sub.Scalar)

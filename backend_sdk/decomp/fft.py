@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import axis_of
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
-from backend_sdk.prims.shorthand import constant, count, scaled
+from backend_sdk.prims.shorthand import cast, constant, count, scaled
 from backend_sdk.spec import Shape, SymExpr, TensorType
 
 aten = torch.ops.aten
@@ -62,3 +63,29 @@ def fft_c2r(out: TensorType, x: Value, dim: Sequence[int], normalization: int, l
     axes = _axes(dim, x.ndim)
     result = prims.irfft(x, axes=axes, size=out.shape[axes[-1]])
     return _normalized(result, out.shape, axes, normalization)
+
+
+# ---- the frequencies of a transform's results, in cycles for each unit of the sample spacing
+
+
+def _frequencies(out: TensorType, samples: int, spacing: float, first_negative: int | None) -> Any:
+    """k / (samples * spacing) for k = 0, 1, ...; from ``first_negative`` on, k - samples in k's place."""
+    wide = dtypes.compute_dtype(out.dtype)
+    if wide not in dtypes.FLOATING:
+        return NotImplemented
+    number = prims.iota(length=out.shape[0], dtype=wide)
+    if first_negative is not None:
+        below = prims.sub(number, constant(number, samples))
+        number = prims.select(prims.lt(number, constant(number, first_negative)), number, below)
+    step = 1.0 / (samples * spacing) if samples * spacing else math.inf
+    return cast(scaled(number, step), out.dtype)
+
+
+@decomposition(aten.fft_fftfreq.default)
+def fft_fftfreq(out: TensorType, n: Any, d: float = 1.0, **_: Any) -> Any:
+    return NotImplemented if isinstance(n, SymExpr) else _frequencies(out, n, d, (n + 1) // 2)
+
+
+@decomposition(aten.fft_rfftfreq.default)
+def fft_rfftfreq(out: TensorType, n: Any, d: float = 1.0, **_: Any) -> Any:
+    return NotImplemented if isinstance(n, SymExpr) else _frequencies(out, n, d, None)

@@ -328,13 +328,14 @@ def _index_by_masks(out: TensorType, x: Value, indices: Sequence[Value | None]) 
     return index(out, x, expanded)
 
 
-@decomposition(aten.index_put.default, aten._unsafe_index_put.default)
+@decomposition(aten.index_put.default, aten._unsafe_index_put.default, aten._index_put_impl.default)
 def index_put(
     out: TensorType,
     x: Value,
     indices: Sequence[Value | None],
     values: Value,
     accumulate: bool = False,
+    unsafe: bool = False,
 ) -> Any:
     if any(map(_is_mask, indices)):
         return _masked_put(out, x, indices, values, accumulate)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.linalg import exchanges, first_place, is_static
+from backend_sdk.decomp.linalg import SYMBOLIC, Check, exchanges, first_place, has_known_rank, is_static, raise_for
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
@@ -22,19 +22,27 @@ from backend_sdk.spec import TensorType
 aten = torch.ops.aten
 
 
-@decomposition(aten.linalg_ldl_factor_ex.default)
+@decomposition(aten.linalg_ldl_factor_ex.default, checks=True)
 def linalg_ldl_factor_ex(
-    out: tuple[TensorType, TensorType, TensorType], x: Value, *, hermitian: bool = False, check_errors: bool = False
+    out: tuple[TensorType, TensorType, TensorType],
+    check: Check,
+    x: Value,
+    *,
+    hermitian: bool = False,
+    check_errors: bool = False,
 ) -> Any:
-    if not is_static(x):
-        return NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
     if 0 in x.shape:
         return tuple(prims.full(shape=type.shape, value=0, dtype=type.dtype) for type in out)
     packed, pivots = prims.ldl(x, hermitian=hermitian or x.dtype not in dtypes.COMPLEX)
     values = m.diagonal(packed, x.shape[-1])
     alone = prims.gt(pivots, constant(pivots, 0))
     zero = prims.eq(values, constant(values, 0))
-    return packed, m.as_int32(pivots), first_place(prims.bitwise_and(alone, zero))
+    info = first_place(prims.bitwise_and(alone, zero))
+    if check_errors:
+        raise_for(info, check, "torch.linalg.ldl_factor_ex", x)
+    return packed, m.as_int32(pivots), info
 
 
 def _moved_up(x: Value, axis: int, steps: int, value: Any = 0) -> Any:
@@ -84,7 +92,7 @@ def _absolute(x: Value) -> Any:
 @decomposition(aten.linalg_ldl_solve.default)
 def linalg_ldl_solve(out: TensorType, packed: Value, pivots: Value, b: Value, *, hermitian: bool = False) -> Any:
     if not is_static(packed):
-        return NotImplemented
+        return SYMBOLIC
     if 0 in out.shape:
         return prims.full(shape=out.shape, value=0, dtype=out.dtype)
     batch, size = out.shape[:-2], packed.shape[-1]

@@ -1,21 +1,22 @@
 """Rules for factorizations, solvers and what is computed from them.
 
 An error code (``info``) is read off the values of a failed factorization: the first NaN on Cholesky's diagonal, the
-first 0 on U's. The ops that raise for a code other than 0 call ``aten._linalg_check_errors`` on it, which torch keeps
-in the graph and runs: such a call raises what eager raises. ``check_errors=True`` on an ``_ex`` op does not.
+first 0 on U's. An op that raises for a code other than 0 calls ``aten._linalg_check_errors`` on it, as eager does: the
+host runs that call, and it raises what eager raises.
 
 Does not: pivot-free LU, which torch has on CUDA only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import Memory, decomposition
+from backend_sdk.decomp.registry import Declined, Memory, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
 from backend_sdk.prims.linalg import block_reflector
@@ -26,9 +27,28 @@ from backend_sdk.spec.symbolic import Dim
 aten = torch.ops.aten
 
 
-def is_static(*matrices: Value) -> bool:
-    """Whether rows and columns are known, by which a factorization's shapes and steps are decided."""
-    return all(isinstance(size, int) for x in matrices for size in x.shape[-2:])
+def is_static(x: Value) -> bool:
+    """Whether rows and columns are known."""
+    return all(isinstance(size, int) for size in x.shape[-2:])
+
+
+def has_known_rank(x: Value) -> bool:
+    """Whether it is known which of rows and columns are fewer, by which a factorization's shapes are decided."""
+    return is_static(x) or x.shape[-2] == x.shape[-1]
+
+
+SYMBOLIC = Declined(
+    "its matrices have a symbolic number of rows or columns, which decides shapes and steps: compile with "
+    "dynamic=False, or mark other dims only as dynamic"
+)
+
+# Adds a call that the host runs for what it raises.
+Check = Callable[..., None]
+
+
+def raise_for(info: Value, check: Check, name: str, x: Value) -> None:
+    """Raise as torch's function ``name`` does where an error code is not 0; x is what it factorized."""
+    check(aten._linalg_check_errors.default, info, name, is_matrix=x.ndim == 2)
 
 
 def _nothing(type: TensorType) -> Any:
@@ -69,17 +89,30 @@ def _cholesky(x: Value, upper: bool) -> tuple[Any, Any]:
     return m.adjoint(factor) if upper else factor, info
 
 
-@decomposition(aten.linalg_cholesky_ex.default)
+@decomposition(aten.linalg_cholesky_ex.default, checks=True)
 def linalg_cholesky_ex(
-    out: tuple[TensorType, TensorType], x: Value, *, upper: bool = False, check_errors: bool = False
+    out: tuple[TensorType, TensorType],
+    check: Check,
+    x: Value,
+    *,
+    upper: bool = False,
+    check_errors: bool = False,
 ) -> Any:
-    return _cholesky(x, upper) if is_static(x) else NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
+    factor, info = _cholesky(x, upper)
+    if check_errors:
+        raise_for(info, check, "linalg.cholesky_ex", x)
+    return factor, info
 
 
-@decomposition(aten.cholesky.default)
-def cholesky(out: TensorType, x: Value, upper: bool = False) -> Any:
-    # Deprecated, and without a check in the graph: NaN where eager raises.
-    return _cholesky(x, upper)[0] if is_static(x) else NotImplemented
+@decomposition(aten.cholesky.default, checks=True)
+def cholesky(out: TensorType, check: Check, x: Value, upper: bool = False) -> Any:
+    if not has_known_rank(x):
+        return SYMBOLIC
+    factor, info = _cholesky(x, upper)
+    raise_for(info, check, "cholesky", x)
+    return factor
 
 
 @decomposition(aten.cholesky_inverse.default)
@@ -89,7 +122,7 @@ def cholesky_inverse(out: TensorType, factor: Value, upper: bool = False) -> Any
     return m.product(m.adjoint(inverse), inverse)
 
 
-@decomposition(aten.cholesky_solve.default)
+@decomposition(aten.cholesky_solve.default, aten._cholesky_solve_helper.default)
 def cholesky_solve(out: TensorType, b: Value, factor: Value, upper: bool = False) -> Any:
     batch = out.shape[:-2]
     low = m.to_batch(m.adjoint(factor) if upper else factor, batch)
@@ -105,14 +138,24 @@ def _first_zero_pivot(packed: Value, count: Dim) -> Any:
     return first_place(prims.eq(pivots, constant(pivots, 0)))
 
 
-@decomposition(aten.linalg_lu_factor_ex.default)
+@decomposition(aten.linalg_lu_factor_ex.default, checks=True)
 def linalg_lu_factor_ex(
-    out: tuple[TensorType, TensorType, TensorType], x: Value, *, pivot: bool = True, check_errors: bool = False
+    out: tuple[TensorType, TensorType, TensorType],
+    check: Check,
+    x: Value,
+    *,
+    pivot: bool = True,
+    check_errors: bool = False,
 ) -> Any:
-    if not pivot or not is_static(x):
+    if not pivot:
         return NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
     packed, pivots, _ = prims.lu(x)
-    return packed, _one_based(pivots), _first_zero_pivot(packed, pivots.shape[-1])
+    info = _first_zero_pivot(packed, pivots.shape[-1])
+    if check_errors:
+        raise_for(info, check, "torch.linalg.lu_factor_ex", x)
+    return packed, _one_based(pivots), info
 
 
 def _permutation_matrix(type: TensorType, permutation: Value) -> Any:
@@ -131,8 +174,10 @@ def _unpacked(low: TensorType, up: TensorType, packed: Value) -> tuple[Any, Any]
 
 @decomposition(aten.linalg_lu.default)
 def linalg_lu(out: tuple[TensorType, TensorType, TensorType], x: Value, *, pivot: bool = True) -> Any:
-    if not pivot or not is_static(x):
+    if not pivot:
         return NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
     packed, _, permutation = prims.lu(x)
     return _permutation_matrix(out[0], permutation), *_unpacked(out[1], out[2], packed)
 
@@ -146,7 +191,7 @@ def lu_unpack(
     unpack_pivots: bool = True,
 ) -> Any:
     if not is_static(packed):
-        return NotImplemented
+        return SYMBOLIC
     if unpack_pivots:
         rows = packed.shape[-2]
         order = order_from(_zero_based(pivots), rows)
@@ -207,19 +252,19 @@ def linalg_lu_solve(
     out: TensorType, packed: Value, pivots: Value, b: Value, *, left: bool = True, adjoint: bool = False
 ) -> Any:
     if not is_static(packed):
-        return NotImplemented
+        return SYMBOLIC
     batch = out.shape[:-2]
     order = order_from(_zero_based(pivots), packed.shape[-1])
     order = spread(order, (*batch, packed.shape[-1]), torch.int64)
     return _solved(m.to_batch(packed, batch), order, m.to_batch(b, batch), left, adjoint)
 
 
-@decomposition(aten._linalg_solve_ex.default)
+@decomposition(aten._linalg_solve_ex.default, checks=True)
 def linalg_solve_ex(
-    out: tuple[TensorType, ...], a: Value, b: Value, *, left: bool = True, check_errors: bool = False
+    out: tuple[TensorType, ...], check: Check, a: Value, b: Value, *, left: bool = True, check_errors: bool = False
 ) -> Any:
-    if not is_static(a):
-        return NotImplemented
+    if not has_known_rank(a):
+        return SYMBOLIC
     packed, pivots, order = prims.lu(a)
     # torch takes b for a batch of vectors where its shape is that of a without the last dim, or it has one dim.
     vectors = b.ndim == 1 or (a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1]))
@@ -233,16 +278,21 @@ def linalg_solve_ex(
         False,
     )
     info = _first_zero_pivot(packed, a.shape[-1])
+    if check_errors:
+        raise_for(info, check, "torch.linalg.solve_ex", a)
     return prims.reshape(solution, shape=out[0].shape), packed, _one_based(pivots), info
 
 
-@decomposition(aten.linalg_inv_ex.default)
-def linalg_inv_ex(out: tuple[TensorType, TensorType], a: Value, *, check_errors: bool = False) -> Any:
-    if not is_static(a):
-        return NotImplemented
+@decomposition(aten.linalg_inv_ex.default, checks=True)
+def linalg_inv_ex(out: tuple[TensorType, TensorType], check: Check, a: Value, *, check_errors: bool = False) -> Any:
+    if not has_known_rank(a):
+        return SYMBOLIC
     packed, _, order = prims.lu(a)
     inverse = prims.lu_solve(packed, order, m.identity_like(a, a.shape), adjoint=False)
-    return inverse, _first_zero_pivot(packed, a.shape[-1])
+    info = _first_zero_pivot(packed, a.shape[-1])
+    if check_errors:
+        raise_for(info, check, "linalg.inv_ex", a)
+    return inverse, info
 
 
 def _exchanges_are_odd(pivots: Value) -> Any:
@@ -267,8 +317,8 @@ def _factored(a: Value, contiguous: bool) -> Any:
 
 @decomposition(aten._linalg_det.default, reads_memory=True)
 def linalg_det(out: tuple[TensorType, ...], memory: Memory, a: Value) -> Any:
-    if not is_static(a):
-        return NotImplemented
+    if not has_known_rank(a):
+        return SYMBOLIC
     packed, pivots, _ = _factored(a, memory.operands[0].contiguous)
     values = m.diagonal(packed, a.shape[-1])
     determinant = prims.reduce_prod(values, axes=(values.ndim - 1,))
@@ -277,8 +327,8 @@ def linalg_det(out: tuple[TensorType, ...], memory: Memory, a: Value) -> Any:
 
 @decomposition(aten._linalg_slogdet.default, reads_memory=True)
 def linalg_slogdet(out: tuple[TensorType, ...], memory: Memory, a: Value) -> Any:
-    if not is_static(a):
-        return NotImplemented
+    if not has_known_rank(a):
+        return SYMBOLIC
     packed, pivots, _ = _factored(a, memory.operands[0].contiguous)
     values = m.diagonal(packed, a.shape[-1])
     axes = (values.ndim - 1,)
@@ -334,13 +384,13 @@ def triangular_solve(
 
 @decomposition(aten.geqrf.default)
 def geqrf(out: tuple[TensorType, TensorType], x: Value) -> Any:
-    return prims.householder_qr(x) if is_static(x) else NotImplemented
+    return prims.householder_qr(x) if has_known_rank(x) else SYMBOLIC
 
 
 @decomposition(aten.linalg_qr.default)
 def linalg_qr(out: tuple[TensorType, TensorType], x: Value, mode: str = "reduced") -> Any:
-    if not is_static(x):
-        return NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
     if mode == "r":
         packed, _ = prims.householder_qr(x)
         return _nothing(out[0]), m.upper(m.leading(packed, *out[1].shape[-2:]))
@@ -349,15 +399,15 @@ def linalg_qr(out: tuple[TensorType, TensorType], x: Value, mode: str = "reduced
 
 @decomposition(aten.linalg_householder_product.default)
 def linalg_householder_product(out: TensorType, packed: Value, tau: Value) -> Any:
-    if not is_static(packed):
-        return NotImplemented
+    if not has_known_rank(packed):
+        return SYMBOLIC
     return prims.householder_product(packed, tau, columns=out.shape[-1])
 
 
 @decomposition(aten.ormqr.default)
 def ormqr(out: TensorType, packed: Value, tau: Value, other: Value, left: bool = True, transpose: bool = False) -> Any:
-    if not is_static(packed):
-        return NotImplemented
+    if not has_known_rank(packed):
+        return SYMBOLIC
     v, t = block_reflector(packed, tau)
     t = m.adjoint(t) if transpose else t
     if left:
@@ -395,8 +445,8 @@ def linalg_svd(
     *,
     driver: Any = None,
 ) -> Any:
-    if not is_static(x):
-        return NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
     u, values, vh = prims.svd(x, full=full_matrices and compute_uv)
     return (u, values, vh) if compute_uv else (_nothing(out[0]), values, _nothing(out[2]))
 
@@ -405,8 +455,8 @@ def linalg_svd(
 def linalg_pinv(
     out: TensorType, x: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False
 ) -> Any:
-    if not is_static(x):
-        return NotImplemented
+    if not has_known_rank(x):
+        return SYMBOLIC
     if 0 in x.shape:
         return _nothing(out)
     if hermitian:
@@ -432,8 +482,8 @@ def _cutoff(x: Value, largest: Value, atol: Value | None, rtol: Value | None) ->
     """
     real = x.dtype.to_real()
     rows, columns = x.shape[-2:]
-    assert isinstance(rows, int) and isinstance(columns, int)
-    default = max(rows, columns) * torch.finfo(real).eps
+    larger: Any = rows if rows == columns else max(rows, columns)  # type: ignore[type-var]
+    default = larger * torch.finfo(real).eps
 
     def column(limit: Value) -> Any:
         """A limit for each matrix of the batch, as ``[*, 1]``."""

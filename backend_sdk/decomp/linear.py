@@ -50,6 +50,16 @@ def bmm(out: TensorType, x: Value, y: Value) -> Any:
     return _batched(x, y)
 
 
+@decomposition(aten.mm.dtype)
+def mm_dtype(out: TensorType, x: Value, y: Value, out_dtype: torch.dtype) -> Any:
+    return matrix_product(cast(x, out.dtype), cast(y, out.dtype))
+
+
+@decomposition(aten.bmm.dtype)
+def bmm_dtype(out: TensorType, x: Value, y: Value, out_dtype: torch.dtype) -> Any:
+    return _batched(cast(x, out.dtype), cast(y, out.dtype))
+
+
 @decomposition(aten.mv.default)
 def mv(out: TensorType, x: Value, y: Value) -> Any:
     return prims.dot_general(x, y, contract=((1,), (0,)), batch=((), ()))
@@ -90,6 +100,30 @@ def baddbmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, 
 def addbmm(out: TensorType, bias: Value, x: Value, y: Value, *, beta: Any = 1, alpha: Any = 1) -> Any:
     product = prims.dot_general(x, y, contract=((0, 2), (0, 1)), batch=((), ()))
     return _blend(out, bias, product, beta, alpha)
+
+
+@decomposition(aten._compute_linear_combination.default)
+def linear_combination(out: TensorType, x: Value, coefficients: Value) -> Any:
+    """``[N, *]`` weighted by the rows of ``[M, N]``: ``[M, *]``."""
+    if out.dtype in dtypes.COMPLEX:
+        # Eager's kernel takes the coefficients' memory for real numbers.
+        return NotImplemented
+    return prims.dot_general(coefficients, x, contract=((1,), (0,)), batch=((), ()))
+
+
+@decomposition(aten.linear_backward.default)
+def linear_backward(
+    out: tuple[TensorType | None, ...], x: Value, grad: Value, weight: Value, output_mask: Sequence[bool]
+) -> Any:
+    """Eager gives both gradients of the parameters where one of them is asked for."""
+    input_grad = weight_grad = bias_grad = None
+    outer = tuple(range(grad.ndim - 1))
+    if output_mask[0]:
+        input_grad = prims.dot_general(grad, weight, contract=((grad.ndim - 1,), (0,)), batch=((), ()))
+    if output_mask[1] or output_mask[2]:
+        weight_grad = prims.dot_general(grad, x, contract=(outer, outer), batch=((), ()))
+        bias_grad = cast(prims.reduce_sum(cast(grad, dtypes.compute_dtype(grad.dtype)), axes=outer), grad.dtype)
+    return input_grad, weight_grad, bias_grad
 
 
 # ---- convolutions
@@ -133,6 +167,23 @@ def convolution(
     else:
         product = _forward(x, weight, strides, edges, spread_, groups)
     return product if bias is None else prims.add(product, along(bias, (1,), out.shape))
+
+
+@decomposition(aten._convolution.default)
+def convolution_with_library_choices(
+    out: TensorType,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    *_: bool,
+) -> Any:
+    return convolution(out, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _forward(

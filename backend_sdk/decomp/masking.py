@@ -17,7 +17,7 @@ from backend_sdk.decomp.indexing import index_put as put_at
 from backend_sdk.decomp.indexing import scattered_at, wrapped
 from backend_sdk.decomp.places import never_empty
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import Layout, Memory, decomposition
+from backend_sdk.decomp.registry import Declined, Layout, Memory, decomposition
 from backend_sdk.decomp.searching import flat
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value, memory_of
@@ -136,6 +136,11 @@ def _fits(x: Value, size: Shape, strides: Sequence[Any], offset: int) -> bool:
     return 0 in size or last < math.prod(x.shape)
 
 
+_OUTSIDE = Declined(
+    "it reads memory that its operand's own elements, in order, are not known to hold, and a value has no other memory"
+)
+
+
 def _in_order(x: Value, size: Shape, strides: Sequence[Any]) -> bool:
     """Whether the view reads all of x in row-major order: a reshape."""
     return element_count(size) == element_count(x.shape) and all(
@@ -156,7 +161,7 @@ def as_strided(
     start = _start(memory.operands[0], offset)
     if start is None or not _fits(x, out.shape, strides, start):
         seen = memory_of(x, out, tuple(strides), memory.results[0].offset)
-        return NotImplemented if seen is None else seen
+        return _OUTSIDE if seen is None else seen
     if 0 in out.shape:
         return prims.full(shape=out.shape, value=0, dtype=out.dtype)
     if start == 0 and _in_order(x, out.shape, strides):
@@ -186,7 +191,7 @@ def as_strided_scatter(
 ) -> Any:
     start = _start(memory.operands[0], offset)
     if start is None or not _fits(x, source.shape, strides, start):
-        return NotImplemented
+        return _OUTSIDE
     if 0 in source.shape:
         return x
     places = _addresses(source.shape, strides, start)

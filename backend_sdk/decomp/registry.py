@@ -2,8 +2,8 @@
 
 A rule is called as ``rule(out, *args, **kwargs)``: ``out`` is the type that eager gives the result (a tuple of
 types for several results), then the overload's own arguments, tensors as graph values. It returns a value, or
-a tuple of them, of exactly those types (None where eager gives none), or `NotImplemented` for arguments that it
-does not cover. Shapes in ``out`` may be symbolic: take result shapes from there.
+a tuple of them, of exactly those types (None where eager gives none), or `NotImplemented` (or `Declined`, with
+a reason) for arguments that it does not cover. Shapes in ``out`` may be symbolic: take result shapes from there.
 
 Does not: hold rules (the family modules do).
 """
@@ -23,6 +23,13 @@ from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat.ops import is_overload
 
 Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Declined:
+    """What a rule returns for arguments that it does not cover, with the ``reason`` that a user reads."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -47,13 +54,16 @@ _F = TypeVar("_F", bound=Rule)
 RULES: dict[Any, Rule] = {}
 
 
-def decomposition(*overloads: Any, draws: bool = False, reads_memory: bool = False) -> Callable[[_F], _F]:
+def decomposition(
+    *overloads: Any, draws: bool = False, reads_memory: bool = False, checks: bool = False
+) -> Callable[[_F], _F]:
     """Register a rule for aten ``overloads``. Raises `RegistryError` for a second rule for one overload.
 
     A rule that ``draws`` random numbers is called as ``rule(out, key, stream, *args, **kwargs)``: the graph's key
     and a stream that no other call of the graph has. One that ``reads_memory`` is called as
     ``rule(out, memory, *args, **kwargs)`` with a `Memory`. The dialect has none; a few aten ops give values that depend
-    on it.
+    on it. One that ``checks`` the data is called as ``rule(out, check, *args, **kwargs)``, where
+    ``check(op, *args, **kwargs)`` adds a call that the host runs for what it raises.
     """
 
     def register(rule: _F) -> _F:
@@ -70,6 +80,7 @@ def decomposition(*overloads: Any, draws: bool = False, reads_memory: bool = Fal
             RULES[overload] = rule
         rule.draws = draws  # type: ignore[attr-defined]
         rule.reads_memory = reads_memory  # type: ignore[attr-defined]
+        rule.checks = checks  # type: ignore[attr-defined]
         return rule
 
     return register

@@ -163,7 +163,7 @@ def _counted_from_start(index: Dim, size: Dim) -> Dim:
     return index + size * larger(smaller(-index, 1), 0)
 
 
-@decomposition(aten.slice.Tensor, reads_memory=True)
+@decomposition(aten.slice.Tensor, aten.slice_copy.Tensor, reads_memory=True)
 def slice_tensor(
     out: TensorType, memory: Memory, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
@@ -189,7 +189,7 @@ def _define_offset(memory: Memory, axis: int, first: Dim) -> None:
     define(memory.results[0].offset, whole.offset + first * whole.strides[axis])
 
 
-@decomposition(aten.select.int, reads_memory=True)
+@decomposition(aten.select.int, aten.select_copy.int, reads_memory=True)
 def select(out: TensorType, memory: Memory, x: Value, dim: int, index: Any) -> Any:
     axis = axis_of(dim, x.ndim)
     if is_open(memory.results[0].offset):
@@ -300,7 +300,7 @@ def cat(out: TensorType, tensors: Sequence[Value], dim: int = 0) -> Any:
     return parts[0] if len(parts) == 1 else prims.concat(*parts, axis=axis_of(dim, len(out.shape)))
 
 
-@decomposition(aten.stack.default)
+@decomposition(aten.stack.default, aten._stack.default)
 def stack(out: TensorType, tensors: Sequence[Value], dim: int = 0) -> Any:
     axis = axis_of(dim, len(out.shape))
     shape = (*out.shape[:axis], 1, *out.shape[axis + 1 :])

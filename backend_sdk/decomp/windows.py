@@ -398,14 +398,36 @@ def _cubic_taps(size: Dim, outputs: Dim, aligned: bool, scale: float | None, dty
     return Taps(_within(prims.convert(place, dtype=torch.int64), size), weights)
 
 
+@dataclass(frozen=True)
+class _Kernel:
+    """A resampling kernel: its weight at a distance of at least 0, and the distance that it reaches."""
+
+    weight: Callable[[Value], Value]
+    reach: float
+
+
 def _triangle(distance: Value) -> Value:
     rest = prims.sub(constant(distance, 1.0), distance)
     return prims.maximum(rest, constant(rest, 0.0))  # type: ignore[no-any-return]
 
 
+def _lanczos(distance: Value) -> Value:
+    """sinc(x) sinc(x / 3), 0 from 3 on (Duchon, "Lanczos filtering in one and two dimensions", 1979)."""
+    center = prims.eq(distance, constant(distance, 0.0))
+    angle = scaled(prims.select(center, constant(distance, 1.0), distance), math.pi)
+    waves = prims.mul(prims.sin(angle), prims.sin(scaled(angle, 1.0 / 3.0)))
+    weight = prims.div(scaled(waves, 3.0), prims.mul(angle, angle))
+    near = prims.select(prims.lt(distance, constant(distance, 3.0)), weight, constant(weight, 0.0))
+    return prims.select(center, constant(near, 1.0), near)  # type: ignore[no-any-return]
+
+
+_TRIANGLE_KERNEL = _Kernel(_triangle, 1.0)
+_CUBIC_KERNEL = _Kernel(lambda distance: cubic(distance, _CUBIC_ANTIALIASED), 2.0)
+_LANCZOS_KERNEL = _Kernel(_lanczos, 3.0)
+
+
 def _antialiased_taps(
-    kernel: Callable[[Value], Value],
-    reach: float,
+    kernel: _Kernel,
     size: int,
     outputs: int,
     aligned: bool,
@@ -417,7 +439,7 @@ def _antialiased_taps(
         ratio = (size - 1) / (outputs - 1) if outputs > 1 else 0.0
     else:
         ratio = _ratio(size, outputs, scale, dtype)
-    support = reach * ratio if ratio >= 1.0 else reach
+    support = kernel.reach * ratio if ratio >= 1.0 else kernel.reach
     narrow = 1.0 / ratio if ratio >= 1.0 else 1.0
     output, tap = _table(outputs, math.ceil(support) * 2 + 1, dtype)
     center = prims.mul(constant(output, ratio), prims.add(output, constant(output, 0.5)))
@@ -428,7 +450,7 @@ def _antialiased_taps(
     place = prims.add(start, tap)
     valid = prims.lt(place, end)
     offset = prims.add(prims.sub(place, center), constant(place, 0.5))
-    weights = kernel(prims.abs(scaled(offset, narrow)))
+    weights = kernel.weight(prims.abs(scaled(offset, narrow)))
     weights = prims.select(valid, weights, constant(weights, 0.0))
     total = prims.reduce_sum(weights, axes=(1,))
     total = prims.select(prims.eq(total, constant(total, 0.0)), constant(total, 1.0), total)
@@ -518,38 +540,39 @@ def upsample_bicubic_backward(
     return _resized_back(out, grad, _scales_of(len(output_size), scales), _cubic_axis(align_corners))
 
 
-def _antialiased_axis(cubic_kernel: bool, aligned: bool) -> _Axis:
-    def taps(size: Any, outputs: Any, scale: float | None, dtype: torch.dtype) -> Taps:
-        if cubic_kernel:
-            return _antialiased_taps(
-                lambda distance: cubic(distance, _CUBIC_ANTIALIASED), 2.0, size, outputs, aligned, scale, dtype
-            )
-        return _antialiased_taps(_triangle, 1.0, size, outputs, aligned, scale, dtype)
-
-    return taps
+def _antialiased_axis(kernel: _Kernel, aligned: bool) -> _Axis:
+    return lambda size, outputs, scale, dtype: _antialiased_taps(kernel, size, outputs, aligned, scale, dtype)
 
 
 def _antialiased(
-    cubic_kernel: bool, out: TensorType, x: Value, output_size: Any, aligned: bool, *scales: float | None
+    kernel: _Kernel, out: TensorType, x: Value, output_size: Any, aligned: bool, *scales: float | None
 ) -> Any:
     if is_symbolic((*x.shape[2:], *out.shape[2:])):
         # How many elements an output reads is then not known.
         return NotImplemented
-    return _resized(out, x, _scales_of(2, scales), _antialiased_axis(cubic_kernel, aligned))
+    if x.shape == out.shape and out.dtype not in dtypes.FLOATING:
+        # Eager copies what keeps its size, of any dtype.
+        return x
+    return _resized(out, x, _scales_of(2, scales), _antialiased_axis(kernel, aligned))
 
 
 @decomposition(aten._upsample_bilinear2d_aa.default)
 def upsample_bilinear2d_aa(out: TensorType, x: Value, *rest: Any) -> Any:
-    return _antialiased(False, out, x, *rest)
+    return _antialiased(_TRIANGLE_KERNEL, out, x, *rest)
 
 
 @decomposition(aten._upsample_bicubic2d_aa.default)
 def upsample_bicubic2d_aa(out: TensorType, x: Value, *rest: Any) -> Any:
-    return _antialiased(True, out, x, *rest)
+    return _antialiased(_CUBIC_KERNEL, out, x, *rest)
+
+
+@decomposition(aten._upsample_lanczos2d_aa.default)
+def upsample_lanczos2d_aa(out: TensorType, x: Value, *rest: Any) -> Any:
+    return _antialiased(_LANCZOS_KERNEL, out, x, *rest)
 
 
 def _antialiased_back(
-    cubic_kernel: bool,
+    kernel: _Kernel,
     out: TensorType,
     grad: Value,
     output_size: Any,
@@ -559,17 +582,22 @@ def _antialiased_back(
 ) -> Any:
     if is_symbolic((*grad.shape[2:], *out.shape[2:])):
         return NotImplemented
-    return _resized_back(out, grad, _scales_of(2, scales), _antialiased_axis(cubic_kernel, aligned))
+    return _resized_back(out, grad, _scales_of(2, scales), _antialiased_axis(kernel, aligned))
 
 
 @decomposition(aten._upsample_bilinear2d_aa_backward.default)
 def upsample_bilinear2d_aa_backward(out: TensorType, grad: Value, *rest: Any) -> Any:
-    return _antialiased_back(False, out, grad, *rest)
+    return _antialiased_back(_TRIANGLE_KERNEL, out, grad, *rest)
 
 
 @decomposition(aten._upsample_bicubic2d_aa_backward.default)
 def upsample_bicubic2d_aa_backward(out: TensorType, grad: Value, *rest: Any) -> Any:
-    return _antialiased_back(True, out, grad, *rest)
+    return _antialiased_back(_CUBIC_KERNEL, out, grad, *rest)
+
+
+@decomposition(aten._upsample_lanczos2d_aa_backward.default)
+def upsample_lanczos2d_aa_backward(out: TensorType, grad: Value, *rest: Any) -> Any:
+    return _antialiased_back(_LANCZOS_KERNEL, out, grad, *rest)
 
 
 # ---- gradients of padding with the operand's own elements

@@ -52,7 +52,7 @@ def _type(type: Any) -> str:
 
 def _comment(node: fx.Node) -> str:
     origin = node.meta.get("origin")
-    placement = node.meta.get("refusal")
+    placement = node.meta.get("refusal") or node.meta.get("host")
     parts = [origin.op if origin is not None and origin.op else "", f"eager: {placement}" if placement else ""]
     text = "; ".join(part for part in parts if part)
     return f"  # {text}" if text else ""

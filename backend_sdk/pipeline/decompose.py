@@ -19,7 +19,7 @@ from torch import fx
 from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
-from backend_sdk.decomp.registry import Layout, Memory
+from backend_sdk.decomp.registry import Declined, Layout, Memory
 from backend_sdk.errors import DecompositionError, SdkError
 from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
@@ -29,7 +29,10 @@ from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE
 from backend_sdk.spec import Prim, Shape, SymExpr, TensorType, building, differ
 from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat import decompositions
-from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random, name_arguments
+from backend_sdk.torch_compat.ops import draws, has_effect, is_check, is_higher_order, is_overload, name_arguments
+
+# Why the host runs a call.
+_CHECKS_DATA = "checks the data, and raises as eager does"
 
 # Checks that torch puts around data-dependent sizes. They constrain tracing and compute nothing.
 _TRACING_ONLY = frozenset(
@@ -38,9 +41,6 @@ _TRACING_ONLY = frozenset(
         torch.ops.aten.sym_constrain_range_for_size.default,
     }
 )
-
-# Checks of numbers. They raise, and compute nothing.
-_CHECKS = frozenset({torch.ops.aten._assert_scalar.default})
 
 
 @dataclass
@@ -80,11 +80,14 @@ class Dialect:
             if refusals:
                 report.verdict = FALLBACK
                 report.reasons = list(dict.fromkeys([*report.reasons, *refusals]))
+            elif living and all("host" in node.meta for node in living if node.target is not operator.getitem):
+                report.verdict = HOST
+                report.reasons = list(dict.fromkeys(str(node.meta["host"]) for node in living if "host" in node.meta))
             elif living:
                 hosted = [node.meta["host"] for node in living if "host" in node.meta]
                 computing = [node for node in living if "host" not in node.meta and not is_structural(node.target)]
                 report.reasons = list(dict.fromkeys([*report.reasons, *hosted]))
-                report.verdict = HOST if len(hosted) == len(living) else NATIVE if len(computing) <= 1 else DECOMPOSED
+                report.verdict = NATIVE if len(computing) <= 1 else DECOMPOSED
         return [report for report, _ in self.work]
 
 
@@ -205,10 +208,6 @@ class _Translation:
         args = _substitute(node.args, values)
         kwargs = _substitute(node.kwargs, values)
         expected = _types(value)
-        if target in _CHECKS:
-            self._foreign(node, args, kwargs, expected)
-            self._builder.added[-1].meta["host"] = "the host checks a number, and raises as eager does"
-            return None
         undescribed = "val" not in node.meta and is_higher_order(target) and bool(node.users)
         if undescribed:
             # Calls that torch inserts while it partitions (saving a random state) carry no fake value.
@@ -216,12 +215,16 @@ class _Translation:
         elsewhere = self._device_elsewhere(node)
         if elsewhere is not None:
             return self._eager(node, args, kwargs, expected, f"the backend does not take tensors on {elsewhere}")
+        if is_check(target, node.args):
+            return self._on_host(self._foreign(node, args, kwargs, expected), _CHECKS_DATA)
         if is_overload(target) and not self._is_opaque((args, kwargs), value):
+            reason = "no decomposition reaches the contract"
             for attempt in (self._claimed, self._by_rule, self._by_torch):
                 found, result = attempt(node, args, kwargs, expected, outer)
                 if found:
                     return result
-            return self._eager(node, args, kwargs, expected, "no decomposition reaches the contract")
+                reason = result.reason if isinstance(result, Declined) else reason
+            return self._eager(node, args, kwargs, expected, reason)
         kind = "higher-order op" if is_higher_order(target) else "op outside aten's dense tensors"
         result = self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
         return self._with_undescribed(result) if undescribed else result
@@ -278,7 +281,7 @@ class _Translation:
         self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
     ) -> tuple[bool, Any]:
         target: Any = node.target
-        if is_random(target) and self._options.random == "eager":
+        if draws(target, args, kwargs) and self._options.random == "eager":
             result = self._eager(node, args, kwargs, expected, "random numbers by eager, as the options ask")
             self._builder.added[-1].meta["requested"] = True
             return True, result
@@ -292,6 +295,8 @@ class _Translation:
                     result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
                 elif getattr(rule, "reads_memory", False):
                     result = rule(expected, _memory(node), *args, **kwargs)
+                elif getattr(rule, "checks", False):
+                    result = rule(expected, self._check, *args, **kwargs)
                 else:
                     result = rule(expected, *args, **kwargs)
         except SdkError as error:
@@ -306,8 +311,8 @@ class _Translation:
                 f"{type(error).__name__}: {error}",
                 location=self._builder.origin.location,
             ) from error
-        if result is NotImplemented:
-            return False, None
+        if result is NotImplemented or isinstance(result, Declined):
+            return False, result
         result = self._with_masked_results(node, result, expected)
         self._check_result(rule, target, args, kwargs, result, expected)
         self._define_open(result, expected)
@@ -318,7 +323,7 @@ class _Translation:
         self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
     ) -> tuple[bool, Any]:
         target: Any = node.target
-        if target in outer or is_random(target):
+        if target in outer or draws(target, args, kwargs):
             return False, None
         fake_args = fx.node.map_arg(node.args, lambda n: n.meta["val"])
         fake_kwargs = fx.node.map_arg(node.kwargs, lambda n: n.meta["val"])
@@ -356,6 +361,15 @@ class _Translation:
         result = self._foreign(node, args, kwargs, expected)
         self._builder.added[-1].meta["refusal"] = reason
         self._claims.refusals.append(f"{op_name(node.target)}: {reason}")
+        return result
+
+    def _check(self, op: Any, *args: Any, **kwargs: Any) -> None:
+        """Add a check within a rule. It takes operands of any strides."""
+        self._on_host(self._typed(self._builder.call_foreign(op, args, kwargs), None), _CHECKS_DATA)
+
+    def _on_host(self, result: Any, reason: str) -> Any:
+        """Mark the call just added as one that eager runs and that is no fallback."""
+        self._builder.added[-1].meta["host"] = reason
         return result
 
     def _foreign(self, node: fx.Node, args: Any, kwargs: Any, expected: Any) -> Any:

@@ -127,7 +127,15 @@ def _frees(steps: Sequence[Step], last_read: dict[fx.Node, int], returned: set[f
 
 def _eager_action(step: EagerStep, picks: list[Any], backend: Backend) -> EagerAction:
     node = step.node
-    call = EagerCall(node.target, node.args, node.kwargs, node.meta.get("layouts"), backend.name, node.meta["origin"])
+    call = EagerCall(
+        node.target,
+        node.args,
+        node.kwargs,
+        node.meta.get("layouts"),
+        backend.name,
+        node.meta["origin"],
+        raises_as_eager="host" in node.meta,
+    )
     return EagerAction(
         call,
         result=node.name,

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# Who runs an aten node: the backend as one op, the backend as several ops, eager (in part or whole), the host, which
-# reads a number or checks one and computes nothing, or nobody, because it moves no data in the dialect.
-NATIVE, DECOMPOSED, FALLBACK, HOST, FREE = "native", "decomposed", "fallback", "host", "free"
-VERDICTS = (NATIVE, DECOMPOSED, FALLBACK, HOST, FREE)
+# Who runs an aten node: the backend as one op, the backend as several ops, eager (in part or whole), or nobody,
+# because it moves no data in the dialect. The host runs what computes nothing: it reads a number, or checks the data.
+NATIVE, DECOMPOSED, FALLBACK, FREE, HOST = "native", "decomposed", "fallback", "free", "host"
 
 
 @dataclass
@@ -59,9 +58,10 @@ class GraphReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of nodes by verdict."""
+        """Number of nodes by verdict; `HOST` where there is such a node."""
         counted = Counter(node.verdict for node in self.nodes)
-        return {verdict: counted.get(verdict, 0) for verdict in VERDICTS}
+        shown = (NATIVE, DECOMPOSED, FALLBACK, FREE, *((HOST,) if HOST in counted else ()))
+        return {verdict: counted.get(verdict, 0) for verdict in shown}
 
     @property
     def sizes(self) -> str:

@@ -13,12 +13,13 @@ from backend_sdk.prims.complex import imag, real
 from backend_sdk.prims.define import Operand
 from backend_sdk.prims.elementwise import abs as abs_real
 from backend_sdk.prims.elementwise import add, convert, div, eq, ge, maximum, mul, neg, select, sqrt
+from backend_sdk.prims.indexing import gather
 from backend_sdk.prims.linear import dot_general
 from backend_sdk.prims.shape import broadcast, full, iota, permute, reshape
 from backend_sdk.prims.shape import slice as slice_
-from backend_sdk.prims.shorthand import cast, constant, stretch
+from backend_sdk.prims.shorthand import along, cast, constant, stretch
 from backend_sdk.spec import Shape
-from backend_sdk.spec.symbolic import Dim
+from backend_sdk.spec.symbolic import Dim, SymExpr
 
 MATRIX_DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 
@@ -129,6 +130,10 @@ def diagonal(x: Operand, length: Dim) -> Operand:
     *batch, rows, columns = x.shape
     if rows != columns:
         x = leading(x, length, length)
+    if isinstance(length, SymExpr):
+        # A step of symbolic length is none: read each row at its number.
+        index = along(iota(length=length, dtype=torch.int64), (len(batch),), (*batch, length, 1))
+        return reshape(gather(x, index, axis=len(batch) + 1), shape=(*batch, length))
     flat = reshape(x, shape=(*batch, length * length))
     if length == 0:
         return flat
@@ -137,14 +142,8 @@ def diagonal(x: Operand, length: Dim) -> Operand:
         flat,
         starts=(0,) * (rank + 1),
         limits=tuple(flat.shape),
-        strides=(1,) * rank + (_step(length),),
+        strides=(1,) * rank + (length + 1,),
     )
-
-
-def _step(length: Dim) -> int:
-    if not isinstance(length, int):
-        raise TypeError("a diagonal needs matrices of static size")
-    return length + 1
 
 
 def diagonal_matrix(values: Operand) -> Operand:

@@ -22,16 +22,28 @@ class EagerCall:
     """Calls ``target`` on the values of its arguments' ``leaves`` (graph nodes and symbolic numbers, in order).
 
     torch's kernels may depend on strides (``view`` does), so each tensor gets the strides that eager would give
-    it, ``layouts``, in the order of the call's tensors; None for a prim, whose reference takes any.
+    it, ``layouts``, in the order of the call's tensors; None for a prim, whose reference takes any. What a call raises
+    that ``raises_as_eager`` is the user's to catch, and comes as it is.
     """
 
-    def __init__(self, target: Any, args: Any, kwargs: Any, layouts: Layouts | None, backend: str, origin: Any) -> None:
+    def __init__(
+        self,
+        target: Any,
+        args: Any,
+        kwargs: Any,
+        layouts: Layouts | None,
+        backend: str,
+        origin: Any,
+        *,
+        raises_as_eager: bool = False,
+    ) -> None:
         self.target = target
         self.leaves: list[fx.Node | SymExpr] = []
         self.layout_numbers: list[tuple[SymExpr | int, ...] | None] = []
         self._function = target.reference if isinstance(target, Prim) else target
         self._backend = backend
         self._origin = origin
+        self.raises_as_eager = raises_as_eager
         self._layouts = iter(layouts) if layouts is not None else None
         self._arguments = self._template(args), self._template(dict(kwargs))
 
@@ -46,6 +58,8 @@ class EagerCall:
         try:
             return self._function(*args, **kwargs)
         except Exception as error:
+            if self.raises_as_eager:
+                raise
             raise KernelRaisedError(
                 f"{self._describe(args, kwargs)}, which runs in eager for backend {self._backend!r}, raised "
                 f"{type(error).__name__}: {error}",

@@ -559,6 +559,8 @@ class _Failure:
             # Op by op already, or a kernel of a region that returned something wrong: find out which op did.
             named = isinstance(error, KernelRaisedError) or error.__cause__ is not None
             return error if named else self._diagnose(step, local) or error
+        if self._raises_as_eager(step):
+            return error
         action = self._action(step)
         if action is None:
             return error if isinstance(error, SdkError) else self._outside(error)
@@ -572,6 +574,10 @@ class _Failure:
             except Exception:
                 # The failure that is being explained came first.
                 log.exception("backend %r: its device failed while it was synchronized", self._plan.backend)
+
+    def _raises_as_eager(self, step: int) -> bool:
+        action = self._plan.actions[step] if 0 <= step < len(self._plan.actions) else None
+        return isinstance(action, EagerAction) and action.call.raises_as_eager
 
     def _action(self, step: int) -> KernelAction | None:
         action = self._plan.actions[step] if 0 <= step < len(self._plan.actions) else None

@@ -40,8 +40,16 @@ def decompose(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
     with mode:
         # Several decompositions write into what they made (copy_, squeeze_): only functionalized are they values.
-        trace = make_fx(torch.func.functionalize(run), tracing_mode="real")
-        graph: fx.GraphModule = trace(*(leaves[index] for index in positions))
+        graph = _functional_trace(run, leaves, positions)
+        if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in graph.graph.nodes):
+            # What a composite kernel of C++ writes into escapes the first time.
+            graph = _functional_trace(graph, leaves, positions)
+    return graph
+
+
+def _functional_trace(run: Callable[..., Any], leaves: list[Any], positions: list[int]) -> fx.GraphModule:
+    trace = make_fx(torch.func.functionalize(run), tracing_mode="real")
+    graph: fx.GraphModule = trace(*(leaves[index] for index in positions))
     return graph
 
 

@@ -52,6 +52,38 @@ def has_effect(op: Any) -> bool:
     return op._schema.is_mutable if isinstance(op, OpOverload) else isinstance(op, HigherOrderOperator)
 
 
+# What raises for the data that it looks at, and computes nothing. The functional forms hand a token on.
+_CHECKS = frozenset(
+    {
+        torch.ops.aten._assert_async.default,
+        torch.ops.aten._assert_async.msg,
+        torch.ops.aten._assert_scalar.default,
+        torch.ops.aten._functional_assert_async.msg,
+        torch.ops.aten._functional_assert_scalar.default,
+        torch.ops.aten._linalg_check_errors.default,
+    }
+)
+
+
+def is_check(op: Any, args: tuple[Any, ...] = ()) -> bool:
+    """Whether a call only checks data, and raises: an assertion, or one whose order ``with_effects`` keeps."""
+    if op is torch.ops.higher_order.with_effects:
+        # Its arguments: the effects' token, the op, the op's own arguments.
+        return args[1] in _CHECKS
+    return op in _CHECKS
+
+
 def is_random(op: Any) -> bool:
     """Whether the op draws from torch's random state."""
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+
+
+def draws(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether this call draws from torch's random state: not, where its arguments say that it drops nothing."""
+    if not is_random(op):
+        return False
+    named = name_arguments(op, args, kwargs)
+    if named.get("train") is False:
+        return False
+    dropped = next((named[name] for name in ("dropout", "dropout_p") if name in named), None)
+    return not (isinstance(dropped, (int, float)) and dropped == 0)

@@ -12,7 +12,7 @@ import torch
 from backend_sdk.coverage.calls import TensorFunction
 from backend_sdk.pipeline.compile import compile_module
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.report import GraphReport, collecting
+from backend_sdk.pipeline.report import FALLBACK, GraphReport, collecting
 from backend_sdk.plugins import get_backend
 
 # The seed that torch's catalogue of sample calls sets within its random ops.
@@ -28,8 +28,10 @@ class Compiled:
 
     @property
     def left_to_eager(self) -> set[str]:
-        """Names of the ops that no rule reduced to the contract."""
-        names = {name for report in self.reports for node in report.nodes for name in node.ops}
+        """Names of the ops that no rule reduced to the contract, but for checks, which are the host's."""
+        names = {
+            name for report in self.reports for node in report.nodes if node.verdict == FALLBACK for name in node.ops
+        }
         return {name for name in names if "." in name}
 
 

@@ -66,7 +66,6 @@ TIES_IN_ANY_ORDER = {"argsort": 0, "kthvalue": 1, "mode": 0, "sort": 0, "topk": 
 
 _SPARSE = "makes a sparse tensor"
 _UNREGISTERED = "an operator of torch.nn that exists only once its module has been called"
-_CHECK = "a check of the data, which computes nothing"
 
 # Aten ops without any rule that eager runs, with the reason.
 NO_RULE = {
@@ -79,7 +78,6 @@ NO_RULE = {
         ],
         _UNREGISTERED,
     ),
-    "aten._assert_async.msg": _CHECK,
 }
 
 # Ops with a rule that leaves some calls to eager, with the calls.

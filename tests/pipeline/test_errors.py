@@ -429,18 +429,33 @@ def test_supports_that_raises(register):
 # ---- eager calls that fail
 
 
-def test_fallback_op_that_raises_is_named(make_backend):
+@pytest.fixture
+def op_that_raises():
+    with torch.library._scoped_library("sdk_tests_errors", "FRAGMENT"):
+
+        @torch.library.custom_op("sdk_tests_errors::fail", mutates_args=())
+        def fail(x: torch.Tensor, index: int) -> torch.Tensor:
+            raise Tantrum("no, not today")
+
+        @fail.register_fake
+        def _(x, index):
+            return torch.empty_like(x)
+
+        yield fail
+
+
+def test_fallback_op_that_raises_is_named(make_backend, op_that_raises):
     def f(x, index):
         y = x + 1
-        return torch.linalg.cholesky(y) + index
+        return op_that_raises(y, index) + index
 
     backend = make_backend("acme")
     with pytest.raises(errors.KernelRaisedError) as caught:
         torch.compile(f, backend=backend)(torch.full((2, 2), -5.0), 1)
     text = str(caught.value)
-    for part in ("runs in eager for backend 'acme'", "linalg.cholesky", line_of(f, 2), "int32[]", "to fix"):
+    for part in ("runs in eager for backend 'acme'", "fail", line_of(f, 2), "float32[2, 2]", "to fix"):
         assert part in text
-    assert isinstance(caught.value.__cause__, torch.linalg.LinAlgError)
+    assert isinstance(caught.value.__cause__, Tantrum)
     works(backend)
 
 
