@@ -28,25 +28,7 @@ def _all(reason: Reason, why: str, ops: str, kinds: tuple[str, ...] = ("forward"
 
 
 KNOWN: tuple[Known, ...] = (
-    *_all(
-        Reason.DATA,
-        "reads a number off a tensor while it is traced",
-        "allclose corrcoef cov equal item narrow nn.functional.gaussian_nll_loss tensor_split",
-    ),
-    *_all(
-        Reason.DATA,
-        "the size of the result depends on the data",
-        """
-        argwhere bincount combinations linalg.lstsq linalg.lstsq.grad_oriented masked_select nn.functional.ctc_loss
-        nn.functional.one_hot nonzero repeat_interleave unique unique_consecutive
-        """,
-    ),
-    *_all(
-        Reason.DATA,
-        "the gradient looks for repeated indices, or for those that a mask names",
-        "index_fill index_put",
-        ("backward",),
-    ),
+    *_all(Reason.DATA, "how many results there are depends on the data", "tensor_split"),
     *_all(Reason.SPARSE, "takes sparse tensors", "sparse.mm.reduce sparse.sampled_addmm to_sparse"),
     *_all(
         Reason.DEVICE,
@@ -56,8 +38,6 @@ KNOWN: tuple[Known, ...] = (
         jiterator_unary
         """,
     ),
-    *_all(Reason.NOT_YET, "gives complex32, which is no dtype of the contract", "chalf"),
-    *_all(Reason.NOT_YET, "gives complex32, which is no dtype of the contract", "aten.chalf.default", ("overload",)),
     *_all(
         Reason.STORAGE,
         "reads memory that the tensor's own elements do not hold, and a value has no other memory",

@@ -6,5 +6,5 @@ import torch
 
 
 def assert_true(condition: torch.Tensor, message: str) -> None:
-    """Raise `RuntimeError` with ``message`` when ``condition``, of one element, is false; traced, when the graph runs."""
+    """Raise `RuntimeError` with ``message`` when ``condition``, of one element, is false (traced: when it runs)."""
     torch._assert_async(condition, message)
