@@ -143,11 +143,11 @@ def pages(
 
 def publish(
     journal: Annotated[
-        Path | None,
-        typer.Option("--journal", help="Take reductions from this journal of `backend-sdk coverage --prove`."),
+        list[Path] | None,
+        typer.Option("--journal", help="Take reductions from this journal of a coverage proof; may be repeated."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Measure all gradients anew, not only changed ones.")
+        bool, typer.Option("--everything", help="Measure all gradients anew, not only those of changed ops.")
     ] = False,
 ) -> None:
     """For maintainers: write the document of the present version, and what is measured, into this package.
@@ -159,8 +159,7 @@ def publish(
     from backend_sdk.published.publish import publish as write
 
     quiet()
-    made_by, entries = read(journal) if journal is not None else ({}, None)
-    for path in write(journal=entries, made_by=made_by, everything=everything):
+    for path in write(proofs=[read(path) for path in journal or ()], everything=everything):
         console().print(f"wrote {path}", soft_wrap=True)
 
 
@@ -231,6 +230,7 @@ def _print_diff(found: Diff) -> None:
     out = console()
     if not found.changes:
         out.print(f"{found.old} and {found.new}: no change.")
+        return
     for action in Action:
         changes = found.of(action)
         if not changes:

@@ -272,7 +272,8 @@ def _sources(op: Mapping[str, Any], part: str) -> list[Any]:
     slots = [operand["dtype"] for operand in op["operands"]] if part == "operands" else op[part]
     named_by_variable = ("variable", "real part of", "complex of")
     return [
-        [slot["from"], variables[slot["name"]] if slot["from"] in named_by_variable else slot["name"]] for slot in slots
+        [slot["from"], variables.get(slot["name"]) if slot["from"] in named_by_variable else slot["name"]]
+        for slot in slots
     ]
 
 

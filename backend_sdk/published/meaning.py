@@ -73,7 +73,7 @@ class _Reader:
 
     def __init__(self, home: str) -> None:
         self._home = home
-        self._places: dict[FunctionType, int] = {}
+        self._places: dict[FunctionType | type, int] = {}
         self.code: list[Any] = []
         self.ops: set[str] = set()
 
@@ -107,6 +107,8 @@ class _Reader:
             return ["partial", *(self.describe(part, what) for part in (value.func, value.args, value.keywords))]
         if isinstance(value, FunctionType) and self._is_followed(value.__module__):
             return ["function", self._place(inspect.unwrap(value))]
+        if isinstance(value, type) and self._is_followed(value.__module__):
+            return ["class", self._place_of_class(value)]
         if callable(value) and isinstance(getattr(value, "__wrapped__", None), FunctionType):
             return self.describe(value.__wrapped__, what)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -137,6 +139,22 @@ class _Reader:
         defaults = self.describe(function.__defaults__, f"a default of {function.__qualname__}")
         keyword_defaults = self.describe(function.__kwdefaults__, f"a default of {function.__qualname__}")
         self.code[place] = [trees, defaults, keyword_defaults]
+        return place
+
+    def _place_of_class(self, cls: type) -> int:
+        """A class as its methods. What a decorator has made of it (an `__init__` of a dataclass) has no source."""
+        known = self._places.get(cls)
+        if known is not None:
+            return known
+        place = self._places[cls] = len(self.code)
+        self.code.append(None)
+        methods = []
+        for name, member in sorted(vars(cls).items()):
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            function = inspect.unwrap(function) if callable(function) else function
+            if isinstance(function, FunctionType) and Path(function.__code__.co_filename).is_file():
+                methods.append([name, self._place(function)])
+        self.code[place] = methods
         return place
 
     def _function(self, node: Any, scope: _Scope, *, top: bool = False) -> Any:

@@ -180,29 +180,34 @@ def _operand_name(op: Prim, position: int) -> str:
 # ---- what is kept
 
 
-def remeasured(journal: Sequence[Entry] | None, made_by: Mapping[str, Any], *, everything: bool) -> dict[str, Any]:
+# A proof that has run: what it was made by, and its entries.
+Proof = tuple[Mapping[str, Any], Sequence[Entry]]
+
+
+def remeasured(proofs: Sequence[Proof], *, everything: bool) -> dict[str, Any]:
     """What `measured` is to hold: gradients of the ops that are not as they were measured, or (``everything``, or with
-    another torch) of all; and the reductions that the entries of a proof's journal show, if there is one.
+    another torch) of all; and the reductions that the proofs show, if there are any.
     """
     kept = _kept()
     stays = kept["gradients"] if not everything and kept["torch"] == torch_release() else {}
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     for op in sorted(CONTRACT, key=lambda op: op.name):
         if op.differentiable:
             digest = meaning_of(op.reference).digest
             known = stays.get(op.name)
             fresh = known is None or known["reference"] != digest
-            found[op.name] = {"reference": digest, "path": measure(op)} if fresh else known
+            paths[op.name] = {"reference": digest, "path": measure(op)} if fresh else known
     made = kept["reductions"]
-    if journal is not None:
+    if proofs:
+        entries = [entry for _, found in proofs for entry in found]
         made = {
-            "made_by": dict(made_by),
-            "items": len(journal),
-            "ops": {name: ops for name, ops in sorted(reductions(journal).items()) if ops},
+            "made_by": [dict(made_by) for made_by, _ in proofs],
+            "items": len({entry.key for entry in entries}),
+            "ops": {name: ops for name, ops in sorted(reductions(entries).items()) if ops},
         }
-    return {"torch": torch_release(), "gradients": found, "reductions": made}
+    return {"torch": torch_release(), "gradients": paths, "reductions": made}
 
 
 def _kept() -> dict[str, Any]:
-    empty = {"torch": "", "gradients": {}, "reductions": {"made_by": {}, "items": 0, "ops": {}}}
+    empty = {"torch": "", "gradients": {}, "reductions": {"made_by": [], "items": 0, "ops": {}}}
     return measured() if files("backend_sdk.published").joinpath(FILE).is_file() else empty

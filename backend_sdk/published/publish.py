@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend_sdk.coverage.prove import Entry
 from backend_sdk.errors import OptionError
 from backend_sdk.published import measured
 from backend_sdk.published.diff import compare
 from backend_sdk.published.document import checked, text_of
 from backend_sdk.published.export import document
+from backend_sdk.published.measured import Proof
 from backend_sdk.published.version import RELEASES, VERSION
 
 PACKAGE = Path(__file__).parent
@@ -26,19 +26,18 @@ REGENERATE = "backend-sdk spec publish"
 def publish(
     folder: Path = PACKAGE,
     *,
-    journal: Sequence[Entry] | None = None,
-    made_by: Mapping[str, Any] | None = None,
+    proofs: Sequence[Proof] = (),
     everything: bool = False,
 ) -> list[Path]:
     """Write the measurements and the document of the present version into ``folder``; return the two files.
 
-    ``journal`` holds the entries of a coverage proof, ``made_by`` what made it; without one, what is known of
-    reductions stays. ``everything`` measures all gradients anew. Raises `OptionError` when the version is released and
+    ``proofs`` are coverage proofs that have run; without one, what is known of reductions stays. ``everything``
+    measures all gradients anew. Raises `OptionError` when the version is released and
     means something else.
     """
     path = folder / "versions" / f"{VERSION}.json"
     check_release(path, document())
-    data = measured.remeasured(journal, made_by or {}, everything=everything)
+    data = measured.remeasured(proofs, everything=everything)
     numbers = folder / measured.FILE
     numbers.write_text(text_of(data), encoding="utf-8")
     paths = {name: {"torch": data["torch"], **one["path"]} for name, one in data["gradients"].items()}

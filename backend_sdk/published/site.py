@@ -314,7 +314,7 @@ class _Page:
             said = element(
                 "p",
                 'aten overloads. "A rule of ours": the rule names the op, and a call may need it. "Seen": it did, in a '
-                f"proof over {made['items']} items of torch's catalogue on torch {made['made_by'].get('torch', '?')}.",
+                f"proof over {made['items']} items of torch's catalogue with {_made_with(made)}.",
             )
             listed = table(("overload", "a rule of ours", "seen"), rows)
             if len(rows) > _MOST_OPEN_ROWS:
@@ -333,6 +333,11 @@ class _Page:
             note = "" if one.computes else "claims only: it computes nothing"
             rows.append((name, joined([_has(answer, self._op["kind"])]), note or _refusals(answer)))
         return table(("backend", "has it in", ""), rows)
+
+
+def _made_with(made: Mapping[str, Any]) -> str:
+    releases = sorted({one["torch"] for one in made["made_by"]})
+    return f"torch {', '.join(releases)}, {' and '.join(one['level'] for one in made['made_by'])}"
 
 
 def _has(answer: Answer, kind: str) -> str:

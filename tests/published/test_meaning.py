@@ -106,9 +106,9 @@ def test_a_change_of_how_it_is_written_does_not(meaning, old, new):
 
 def test_the_ops_are_those_that_it_reaches(meaning):
     assert meaning(BASE).ops == ("add", "full", "mul")
-    assert meaning("from backend_sdk import prims\nTABLE = {1: prims.exp}\ndef op(x):\n    return TABLE[1](x)\n").ops == (
-        "exp",
-    )
+    assert meaning(
+        "from backend_sdk import prims\nTABLE = {1: prims.exp}\ndef op(x):\n    return TABLE[1](x)\n"
+    ).ops == ("exp",)
 
 
 def test_recursion_ends_and_a_local_name_hides_a_global(meaning):
@@ -119,6 +119,17 @@ def test_recursion_ends_and_a_local_name_hides_a_global(meaning):
 def test_a_closure_counts(meaning):
     source = "def make(n):\n    def inner(x):\n        return x + n\n    return inner\nop = make({})\n"
     assert meaning(source.format(1)).digest != meaning(source.format(2)).digest
+
+
+def test_the_methods_of_a_class_count(meaning):
+    source = (
+        "from backend_sdk.prims import {0}\n"
+        "class Plan:\n    def __init__(self, x):\n        self.y = {0}(x)\n"
+        "    @property\n    def z(self):\n        return self.y\n"
+        "def op(x):\n    return Plan(x).z\n"
+    )
+    assert meaning(source.format("exp")).ops == ("exp",)
+    assert meaning(source.format("exp")).digest != meaning(source.format("log")).digest
 
 
 def test_what_has_no_lasting_form_is_refused_by_name(meaning):
