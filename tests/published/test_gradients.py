@@ -5,17 +5,21 @@ What a vendor would lose: the list of prims that training an op needs, and it wo
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
 from backend_sdk.coverage.calls import PRIMS, quiet
-from backend_sdk.coverage.prove import FORWARD, Item, Status, prove
+from backend_sdk.coverage.prove import FORWARD, Entry, Item, Status, prove
 from backend_sdk.errors import RegistryError
 from backend_sdk.prims import CONTRACT
 from backend_sdk.published import decomposers
 from backend_sdk.published.export import body_prims, document
 from backend_sdk.published.measured import gradients, measure, measured, torch_release
-from backend_sdk.published.publish import REGENERATE
+from backend_sdk.published.publish import PACKAGE, REGENERATE, publish
+from backend_sdk.published.version import VERSION
 from backend_sdk.spec import Prim
 
 
@@ -63,6 +67,28 @@ def test_only_some_operands_of_an_op_may_have_a_gradient():
     assert paths["dot_general"]["operands"] == list(CONTRACT["dot_general"].operand_names)
     assert paths["exp"]["aten"]["aten.mul.Tensor"] == ["mul"]
     assert paths["add"]["aten"] == {}
+
+
+def test_publishing_an_unchanged_contract_writes_the_same_files(tmp_path):
+    written = publish(tmp_path)
+    assert [path.relative_to(tmp_path) for path in written] == [Path("measured.json"), Path(f"versions/{VERSION}.json")]
+    if measured()["torch"] == torch_release():
+        for path in written:
+            assert path.read_text() == (PACKAGE / path.relative_to(tmp_path)).read_text()
+
+
+def test_publishing_takes_reductions_from_proofs_and_measures_what_changed(tmp_path, monkeypatch):
+    kept = {**measured(), "torch": torch_release(), "gradients": {**measured()["gradients"]}}
+    kept["gradients"]["exp"] = {"reference": "0" * 64, "path": {"prims": ["stale"]}}
+    monkeypatch.setattr("backend_sdk.published.measured._kept", lambda: kept)
+    entry = Entry(
+        "forward/exp/float32", Status.PROVEN, reduced={"aten.exp.default": ["exp"], "aten.detach.default": []}
+    )
+    numbers, _ = publish(tmp_path, proofs=[({"torch": "9.9", "level": "prims"}, [entry])])
+    made = json.loads(numbers.read_text())
+    assert made["gradients"]["exp"]["path"]["prims"] == ["mul"]
+    expected = {"made_by": [{"torch": "9.9", "level": "prims"}], "items": 1, "ops": {"aten.exp.default": ["exp"]}}
+    assert made["reductions"] == expected
 
 
 # ---- who decomposes to an op
