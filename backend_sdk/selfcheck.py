@@ -92,8 +92,8 @@ def check_ops(
     wanted = frozenset(dtypes) if dtypes is not None else dtype_sets.ANY
     results = []
     for op in chosen:
-        for dtype in _dtypes_of(op):
-            samples = list(op.samples(dtype, torch.Generator().manual_seed(_SEED))) if dtype in wanted else []
+        for dtype in sample_dtypes(op):
+            samples = samples_of(op, dtype) if dtype in wanted else []
             if samples:
                 results.append(_check(backend, op, dtype, samples, "contract"))
     return results + list(_own_cases(backend, chosen, wanted))
@@ -109,7 +109,7 @@ def _own_cases(backend: Backend, chosen: Sequence[Prim], wanted: frozenset[torch
             yield _check(backend, op, dtype, [case.sample], f"{plugin.name}: {case.name or case.op}")
 
 
-def _dtypes_of(op: Prim) -> list[torch.dtype]:
+def sample_dtypes(op: Prim) -> list[torch.dtype]:
     """The dtypes to ask an op's samples for: its first dtype variable's, else its result's."""
     rule = op.dtype_rule
     for slot in rule.operands:
@@ -119,6 +119,11 @@ def _dtypes_of(op: Prim) -> list[torch.dtype]:
     if isinstance(result, FromAttribute):
         return list(_DTYPE_ORDER)
     return [result] if isinstance(result, torch.dtype) else []
+
+
+def samples_of(op: Prim, dtype: torch.dtype) -> list[Sample]:
+    """An op's samples in ``dtype``, the same in every run."""
+    return list(op.samples(dtype, torch.Generator().manual_seed(_SEED)))
 
 
 def _dtype_of_sample(sample: Sample) -> torch.dtype:

@@ -17,7 +17,8 @@ import typer
 from backend_sdk.cli.exit_codes import BROKEN, EXPLANATION, USAGE
 from backend_sdk.errors import OptionError, SdkError, UnknownBackendError
 
-# Each names a module of this package with a function `command`; SETTINGS there are passed on to typer.
+# Each names a module of this package with a function `command`, or with a function `group` that gives a typer app of
+# several; SETTINGS there are passed on to typer.
 COMMANDS = (
     "list",
     "doctor",
@@ -62,6 +63,9 @@ def build_app(invocation: _Invocation | None = None) -> typer.Typer:
 
     for name in COMMANDS:
         module = importlib.import_module(f"backend_sdk.cli.{name}")
+        if hasattr(module, "group"):
+            app.add_typer(module.group(), name=name)
+            continue
         app.command(name, context_settings=getattr(module, "SETTINGS", None))(module.command)
     return app
 
@@ -91,5 +95,8 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib import metadata
 
-        typer.echo(f"backend-sdk {metadata.version('backend-sdk')}, torch {metadata.version('torch')}")
+        from backend_sdk.published.version import VERSION
+
+        sdk, torch = (metadata.version(name) for name in ("backend-sdk", "torch"))
+        typer.echo(f"backend-sdk {sdk}, contract {VERSION}, torch {torch}")
         raise typer.Exit

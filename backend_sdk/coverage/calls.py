@@ -17,6 +17,7 @@ import torch
 
 from backend_sdk.backends.reference import ReferenceBackend
 from backend_sdk.errors import UnsupportedOpError
+from backend_sdk.pipeline.capture import BACKWARD
 from backend_sdk.pipeline.compile import compile_module
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import FALLBACK, GraphReport, collecting
@@ -75,10 +76,13 @@ def together(calls: Sequence[Call]) -> Call:
 
 @dataclass
 class Ran:
-    """What a call that agrees ran: the overloads of eager, and the contract's ops by captured overload."""
+    """What a call that agrees ran: the overloads of eager, and the contract's ops by captured overload, of all graphs
+    and of the backward graph alone.
+    """
 
     overloads: list[str]
     reduced: dict[str, list[str]]
+    reduced_backward: dict[str, list[str]]
 
 
 def prove(call: Call, level: str) -> Ran | None:
@@ -104,7 +108,7 @@ def prove(call: Call, level: str) -> Ran | None:
         _compare_types(drawn, eager)
     if len(results) == 2:
         _compare(call, results[0], results[1])
-    return Ran(overloads, _reduced(reports))
+    return Ran(overloads, _reduced(reports), _reduced([report for report in reports if report.kind == BACKWARD]))
 
 
 def runs(call: Call) -> bool:

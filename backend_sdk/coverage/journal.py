@@ -68,6 +68,14 @@ class Journal:
             self.entries[entry.key] = entry
 
 
+def read(path: Path) -> tuple[dict[str, Any], list[Entry]]:
+    """What a finished journal was made by, and its entries. Raises `OptionError` for a file that is no journal."""
+    header = _parsed(path.read_text().partition("\n")[0]) if path.is_file() else None
+    if header is None or header.pop("journal", None) != FORMAT:
+        raise OptionError(f"{path} is no journal", hint="`backend-sdk coverage --prove --journal FILE` makes one")
+    return header, list(Journal(path, header).entries.values())
+
+
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
         data = json.loads(line)

@@ -229,6 +229,7 @@ def _ldl_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sam
     samples=_ldl_samples,
     specials=_specials,
     profiles=("linalg",),
+    differentiable=False,
 )
 def ldl(x: Operand, *, hermitian: bool) -> Operand:
     """LDL factorization of A ``[*, N, N]``, Hermitian or (not ``hermitian``) symmetric, with the diagonal pivoting of
@@ -455,6 +456,7 @@ def _householder_shape(x: TensorType) -> list[Shape]:
     samples=_matrices(_ANY),
     specials=_specials,
     profiles=("linalg",),
+    differentiable=False,
 )
 def householder_qr(x: Operand) -> Operand:
     """QR factorization of A ``[*, M, N]`` by reflections, K = min(M, N): packed ``[*, M, N]`` and tau ``[*, K]``.

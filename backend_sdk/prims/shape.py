@@ -41,6 +41,7 @@ def _full_shape(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Shape:
     results=(FromAttribute("dtype", dtypes.STORED),),
     tolerance=_EXACT,
     samples=_full_samples,
+    differentiable=False,
 )
 def full(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Operand:
     """A tensor of ``shape`` whose every element is ``value`` rounded to ``dtype``."""

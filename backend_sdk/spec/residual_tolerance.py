@@ -65,6 +65,10 @@ class Residual:
     def describe(self) -> str:
         return f"{self.name} within {self.bound:g} N epsilons, N the problem's largest dimension (LAPACK's test ratio)"
 
+    def bound_of(self, dtype: torch.dtype) -> dict[str, Any]:
+        """As `Tolerance.bound_of`. The results are judged together, so integer ones have the same bound."""
+        return {"kind": "residual", "equation": self.name, "epsilons_per_size": float(self.bound)}
+
 
 def largest_share(
     tolerance: Tolerance, actual: Sequence[torch.Tensor], reference: Sequence[torch.Tensor], call: Call

@@ -30,6 +30,10 @@ class Tolerance(Protocol):
         """One line for the spec's page."""
         ...
 
+    def bound_of(self, dtype: torch.dtype) -> dict[str, Any]:
+        """The bound for a result of ``dtype`` as plain data: its ``kind``, and that kind's numbers."""
+        ...
+
 
 @dataclass(frozen=True)
 class Call:
@@ -51,6 +55,9 @@ class Exact:
 
     def describe(self) -> str:
         return "exact"
+
+    def bound_of(self, dtype: torch.dtype) -> dict[str, Any]:
+        return {"kind": "exact"}
 
 
 _COMPLEX_FACTOR = 2.0 * math.sqrt(5.0)
@@ -86,6 +93,13 @@ class Ulp:
     def describe(self) -> str:
         floor = f", or {self.floor:g} epsilons absolute" if self.floor else ""
         return f"{self.bound:g} ULP ({self.half:g} for 16-bit floats){floor}"
+
+    def bound_of(self, dtype: torch.dtype) -> dict[str, Any]:
+        if not dtype.is_floating_point and not dtype.is_complex:
+            return Exact().bound_of(dtype)
+        bound = float(self.half if dtype.itemsize == 2 else self.bound)
+        data: dict[str, Any] = {"kind": "ulp", "ulp": bound, "floor_epsilons": float(self.floor)}
+        return {**data, "magnitude_factor": _COMPLEX_FACTOR} if dtype.is_complex else data
 
 
 @dataclass(frozen=True)
@@ -128,10 +142,28 @@ class Accumulated:
         accumulator = max(fraction, dtypes.fraction_bits(torch.float32))
         blocks = math.ceil(max(self.terms(call), 1) / 2 ** ((accumulator - fraction) / 2))
         unit = (magnitudes * 2.0 ** (-1 - fraction)).clamp(min=torch.finfo(dtype).tiny)
-        return unit * blocks * (6 if fraction == accumulator else 2)
+        return unit * blocks * self._factor(fraction, accumulator)
+
+    @staticmethod
+    def _factor(fraction: int, accumulator: int) -> int:
+        return 6 if fraction == accumulator else 2
 
     def describe(self) -> str:
         return "data-aware bound for accumulated products (TOSA rule)"
+
+    def bound_of(self, dtype: torch.dtype) -> dict[str, Any]:
+        if not dtype.is_floating_point and not dtype.is_complex:
+            return Exact().bound_of(dtype)
+        fraction = dtypes.fraction_bits(dtype.to_real())
+        accumulator = max(fraction, dtypes.fraction_bits(torch.float32))
+        # A part of a complex product is a sum of two real ones.
+        factor = self._factor(fraction, accumulator) * (2 if dtype.is_complex else 1)
+        return {
+            "kind": "accumulated",
+            "units_per_block": float(factor),
+            "fraction_bits": fraction,
+            "accumulator_bits": accumulator,
+        }
 
 
 @dataclass(frozen=True)
@@ -157,6 +189,11 @@ class Relative:
 
     def describe(self) -> str:
         return f"{self.bound:g} epsilons of the largest magnitude ({self.half:g} for 16-bit floats)"
+
+    def bound_of(self, dtype: torch.dtype) -> dict[str, Any]:
+        if not dtype.is_floating_point and not dtype.is_complex:
+            return Exact().bound_of(dtype)
+        return {"kind": "relative", "epsilons": float(self.half if dtype.itemsize == 2 else self.bound)}
 
 
 def unit_in_last_place(reference: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

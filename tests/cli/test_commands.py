@@ -8,6 +8,9 @@ import pytest
 
 from backend_sdk import cli
 from backend_sdk.prims import CONTRACT
+from backend_sdk.published.document import published_text, schema
+from backend_sdk.published.export import hash_of
+from backend_sdk.published.version import VERSION
 from backend_sdk.spec.prim import PROFILES
 
 COMMANDS = """
@@ -42,18 +45,38 @@ def test_spec_counts_the_contract(run):
     assert code == 0
     composites = sum(op.kind == "composite" for op in CONTRACT)
     count = f"{len(CONTRACT)} ops: {len(CONTRACT) - composites} prims and {composites} composites."
-    assert count in output
+    assert count in output and f"contract {VERSION}, sha256:" in output
     assert all(op.name in output for op in CONTRACT)
 
 
 def test_spec_as_json_is_the_whole_contract_and_nothing_else(run):
     code, output, error = run("spec", "--json")
     assert (code, error) == (0, "")
-    ops = {op["name"]: op for op in json.loads(output)}
+    spec = json.loads(output)
+    ops = {op["name"]: op for op in spec["ops"]}
     assert set(ops) == {op.name for op in CONTRACT}
-    assert ops["select"]["operands"] == ["condition", "x", "y"]
-    assert ops["layer_norm"]["results"] == 3
+    assert (spec["version"], spec["hash"]) == (VERSION, hash_of(spec))
+    assert [operand["name"] for operand in ops["select"]["operands"]] == ["condition", "x", "y"]
+    assert len(ops["layer_norm"]["results"]) == 3
     assert "nan" in ops["exp"]["special_values"]["float32"]
+    assert run("spec", "show", "--json")[1] == output
+
+
+def test_spec_of_one_op_as_json_is_its_part_of_the_document(run):
+    (exp,) = (op for op in json.loads(run("spec", "--json")[1])["ops"] if op["name"] == "exp")
+    code, output, error = run("spec", "exp", "--json")
+    assert (code, error) == (0, "") and json.loads(output) == exp
+
+
+def test_spec_prints_its_schema_and_published_versions(run):
+    code, output, _ = run("spec", "--json-schema")
+    assert code == 0 and json.loads(output) == schema()
+    code, output, _ = run("spec", "--version", VERSION)
+    assert code == 0 and output == published_text(VERSION)
+    code, output, error = run("spec", "--version", "0.9")
+    assert (code, output) == (2, "") and "no version '0.9' of the contract was published" in error
+    code, _, error = run("spec", "exp", "--profile", "base")
+    assert code == 2 and "give one of" in words(error)
 
 
 def test_spec_of_one_op_shows_all_there_is_to_know(run):
@@ -69,6 +92,8 @@ def test_spec_of_one_op_shows_all_there_is_to_know(run):
         "arXiv:1607.06450",
         "special values, float32",
         "inf, -inf, nan",
+        "of x, weight, bias, through the body: add, broadcast",
+        "sha256:",
     ):
         assert part in words(output), part
     _, output, _ = run("spec", "concat")
@@ -79,8 +104,9 @@ def test_spec_of_one_op_shows_all_there_is_to_know(run):
 def test_spec_shows_the_ops_of_a_profile_only(run, profile):
     code, output, _ = run("spec", "--profile", profile, "--json")
     assert code == 0
-    expected = [op.name for op in CONTRACT if profile in op.profiles]
-    assert [op["name"] for op in json.loads(output)] == expected
+    spec = json.loads(output)
+    assert spec["profile"] == profile
+    assert [op["name"] for op in spec["ops"]] == sorted(op.name for op in CONTRACT if profile in op.profiles)
 
 
 def test_an_unknown_op_or_profile_gets_the_nearest_names_and_code_2(run):
@@ -89,6 +115,16 @@ def test_an_unknown_op_or_profile_gets_the_nearest_names_and_code_2(run):
     assert "no op 'layernorm': did you mean layer_norm" in error
     code, _, error = run("spec", "--profile", "trainig")
     assert code == 2 and "did you mean training?" in error and "Profiles are base" in error
+
+
+def test_no_op_is_hidden_by_a_command_of_spec(run):
+    from backend_sdk.cli import spec
+
+    commands = {command.callback.__name__ for command in spec.group().registered_commands}
+    assert {"show", "diff", "pages", "publish"} == commands
+    assert not commands & {op.name for op in CONTRACT}
+    code, output, _ = run("spec", "--help")
+    assert code == 0 and all(name in output for name in commands)
 
 
 # ---- plugin
@@ -146,7 +182,8 @@ def test_the_help_names_the_commands_and_the_exit_codes(run):
 
 def test_the_version_is_printed(run):
     code, output, _ = run("--version")
-    assert code == 0 and output.startswith("backend-sdk 0.") and "torch 2." in output
+    assert code == 0 and output.startswith("backend-sdk 0.")
+    assert f"contract {VERSION}" in output and "torch 2." in output
 
 
 def test_the_help_imports_neither_torch_nor_a_plugin():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend_sdk.coverage.journal import Journal
+from backend_sdk.coverage.journal import Journal, read
 from backend_sdk.coverage.prove import Entry, Status
 from backend_sdk.errors import OptionError
 
@@ -68,3 +68,20 @@ def test_a_journal_of_another_run_is_refused(tmp_path):
     with pytest.raises(OptionError, match="another run") as raised:
         Journal(path, {**MADE_BY, "level": "composites"})
     assert "--fresh" in str(raised.value)
+
+
+def test_a_journal_is_read_with_what_it_was_made_by(tmp_path):
+    path = tmp_path / "proof.jsonl"
+    written = Journal(path, MADE_BY)
+    written.add(Entry("forward/add/float32", Status.PROVEN, reduced={"aten.add.Tensor": ["add"]}))
+    made_by, entries = read(path)
+    assert made_by == MADE_BY and entries == list(written.entries.values())
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"journal": 99}', "[]"])
+def test_what_is_no_journal_is_not_read(tmp_path, text):
+    path = tmp_path / "proof.jsonl"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(OptionError, match="is no journal"):
+        read(path)
