@@ -39,11 +39,6 @@ KNOWN: tuple[Known, ...] = (
         """,
     ),
     *_all(
-        Reason.STORAGE,
-        "reads memory that the tensor's own elements do not hold, and a value has no other memory",
-        "as_strided.partial_views",
-    ),
-    *_all(
         Reason.NOT_YET,
         "torch's functionalization hands the results of the overload to the wrong arguments",
         "aten._native_batch_norm_legit.out aten._batch_norm_with_update.out aten.rrelu_with_noise.out",
