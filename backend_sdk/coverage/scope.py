@@ -65,16 +65,9 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "takes or makes a tensor with a quantizer, or weights in a packed format; the dialect has plain dtypes",
         """
         quantize_per_* quantized_* q_* qscheme.* int_repr.* dequantize.* _empty_affine_quantized.*
-        _empty_per_channel_affine_quantized.* empty_quantized.* _make_per_* _convert_weight_to_* _weight_int*
-        _dyn_quant_* fbgemm_* _mixed_dtypes_linear.* _choose_qparams_per_tensor.* choose_qparams_optimized.*
+        _empty_per_channel_affine_quantized.* empty_quantized.* _make_per_* _convert_weight_to_* _weight_int4*
+        _dyn_quant_* fbgemm_* _mixed_dtypes_linear.*
         _saturate_weight_to_fp16.* _wrapped_* *_quantized.* *.quantized
-        """,
-    ),
-    _rows(
-        Reason.QUANTIZED,
-        "simulates a quantizer whose state it updates",
-        """
-        _fake_quantize_* fake_quantize_* _fused_moving_avg_obs_fq_helper* fused_moving_avg_obs_fake_quant.*
         """,
     ),
     _rows(
@@ -101,7 +94,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         slow_conv* _slow_conv* thnn_conv2d.* conv_tbc* _add_relu.* _compute_linear_combination.*
         _cholesky_solve_helper.* native_norm.* matmul_backward.* linear_backward.* max_pool2d_backward.*
         _weight_norm_interface_backward.* _index_put_impl.* glu_jvp.* glu_backward_jvp.* _convolution_mode.*
-        _addmm_activation.* _grid_sampler_2d_cpu_fallback* _int_mm.*
+        _addmm_activation.* _grid_sampler_2d_cpu_fallback*
         """,
     ),
     _rows(
@@ -146,6 +139,11 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _local_scalar_dense.* is_nonzero.* where.default one_hot.* tensor_split.tensor_indices_or_sections
         narrow.Tensor cov.* corrcoef.* is_same*.*
         """,
+    ),
+    _rows(
+        Reason.DATA,
+        "searches on the host, with numbers read off a tensor, for the parameters of a quantizer",
+        "_choose_qparams_per_tensor.* choose_qparams_optimized.*",
     ),
     _rows(
         Reason.FUSED,

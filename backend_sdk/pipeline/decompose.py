@@ -19,6 +19,7 @@ from torch import fx
 from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
+from backend_sdk.decomp import rule_of
 from backend_sdk.errors import DecompositionError, SdkError
 from backend_sdk.graph import GraphBuilder, Origin, Value
 from backend_sdk.graph.runnable import bound_symbols
@@ -274,7 +275,7 @@ class _Translation:
             result = self._eager(node, args, kwargs, expected, "random numbers by eager, as the options ask")
             self._builder.added[-1].meta["requested"] = True
             return True, result
-        rule = self._rules.get(target)
+        rule = rule_of(self._rules, target)
         if rule is None:
             return False, None
         start = len(self._builder.added)
