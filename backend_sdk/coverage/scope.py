@@ -159,30 +159,19 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     ),
     _rows(
         Reason.NOT_YET,
-        "random, and without a distribution in the contract",
-        """
-        _dirichlet_grad.* _sample_dirichlet.* _standard_gamma* binomial.* poisson.* _philox_*
-        bernoulli.Tensor bernoulli.Tensor_out
-        """,
+        "torch cannot write the overload into a graph: its name is a keyword of Python",
+        "random.from*",
     ),
     _rows(
         Reason.NOT_YET,
-        "draws from a generator of its own, where the contract has one key a graph",
-        """
-        rand.generator* rand_like.generator* randn.generator* randn_like.generator* randint.generator*
-        randint.low_generator* randint_like.generator* randint_like.low_generator_dtype*
-        randint_like.Tensor_generator* randperm.generator*
-        """,
+        "needs the derivative of the incomplete beta function, for which the contract has no op",
+        "_dirichlet_grad.*",
     ),
+    _rows(Reason.DEVICE, "for CUDA only; its key is of uint64, which is no dtype of the contract", "_philox_*"),
     _rows(
         Reason.NOT_YET,
         "draws quasi-random numbers out of a state that the host keeps",
         "_sobol_engine_*",
-    ),
-    _rows(
-        Reason.NOT_YET,
-        "random integers: the rule is not written",
-        "randint.* randint_like.* random.* randperm.*",
     ),
     _rows(
         Reason.NOT_YET,

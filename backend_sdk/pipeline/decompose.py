@@ -215,8 +215,7 @@ class _Translation:
                 if found:
                     return result
             return self._eager(node, args, kwargs, expected, "no decomposition reaches the contract")
-        kind = "higher-order op" if is_higher_order(target) else "op outside aten's dense tensors"
-        result = self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
+        result = self._eager(node, args, kwargs, expected, _why_foreign(target, args, kwargs))
         return self._with_undescribed(result) if undescribed else result
 
     def _device_elsewhere(self, node: fx.Node) -> str | None:
@@ -440,6 +439,15 @@ def _must_stay(node: fx.Node) -> bool:
     if node.op != "call_function" or isinstance(node.target, Prim) or node.target is operator.getitem:
         return False
     return node.meta.get("type") is None or has_effect(node.target)
+
+
+def _why_foreign(target: Any, args: Any, kwargs: Any) -> str:
+    """Why a call is not of the dialect's kind."""
+    if is_higher_order(target):
+        return "higher-order op: runs in eager"
+    if is_random(target) and name_arguments(target, args, kwargs).get("generator") is not None:
+        return "draws from a generator of its own, where a graph has one key: runs in eager"
+    return "op outside aten's dense tensors: runs in eager"
 
 
 def _substitute(arguments: Any, values: Mapping[fx.Node, Any]) -> Any:
