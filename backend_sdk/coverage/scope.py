@@ -152,11 +152,10 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     ),
     _rows(
         Reason.NOT_YET,
-        "needs a search or a running order, for which the contract has no op",
-        """
-        _cummax_helper.* _cummin_helper.* _logcumsumexp.* histogram* hash_tensor.*
-        """,
+        "writes into its arguments, has no functional overload, and torch cannot functionalize it",
+        "_cummax_helper.* _cummin_helper.*",
     ),
+    _rows(Reason.NOT_YET, "gives uint64, which is no dtype of the contract", "hash_tensor.*"),
     _rows(
         Reason.NOT_YET,
         "torch cannot write the overload into a graph: its name is a keyword of Python",
@@ -169,20 +168,20 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     ),
     _rows(Reason.DEVICE, "for CUDA only; its key is of uint64, which is no dtype of the contract", "_philox_*"),
     _rows(
-        Reason.NOT_YET,
-        "draws quasi-random numbers out of a state that the host keeps",
+        Reason.STORAGE,
+        "reads memory while it runs, so that torch cannot trace it: quasi-random numbers come from outside of a graph",
         "_sobol_engine_*",
     ),
     _rows(
         Reason.NOT_YET,
         "reducible: the rule is not written",
         """
-        __lshift__.* __rshift__.* __ilshift__.* __irshift__.* adaptive_avg_pool3d_backward.* _aminmax.*
+        __lshift__.* __rshift__.* __ilshift__.* __irshift__.* adaptive_avg_pool3d_backward.*
         _convolution.default _convolution.out _fill_mem_eff_dropout_mask_.* _stack.* _upsample_*_aa*
         _upsample_*_aa_backward* adaptive_max_pool?d* bartlett_window.* blackman_window.* hamming_window.*
         kaiser_window.* bmm.dtype* mm.dtype*  fft_fftfreq.* fft_rfftfreq.*
         hardshrink_backward.* softshrink_backward.* linalg__powsum.* multi_margin_loss_backward.*
-        multilabel_margin_loss_backward.* range.* slice_copy.* select_copy.* _foreach_powsum.*
+        multilabel_margin_loss_backward.* slice_copy.* select_copy.* _foreach_powsum.*
         """,
     ),
 )
