@@ -21,7 +21,6 @@ class Reason(StrEnum):
     AUTOGRAD = "autograd internal"
     TEST = "test-only"
     DATA = "data-dependent size"
-    FUSED = "fused optimizer or AMP internal"
     DEVICE = "other device"
     NOT_YET = "not reducible yet"
 
@@ -134,7 +133,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         """
         nonzero.* nonzero_numpy.* argwhere.* masked_select* unique_* _unique.* _unique2.* bincount.*
         _foreach_addcdiv.Tensor* _foreach_addcmul.Tensor*
-        repeat_interleave.Tensor* repeat_interleave.self_Tensor _ctc_loss* _use_*ctc* ctc_loss.*
+        repeat_interleave.Tensor* repeat_interleave.self_Tensor
         combinations.* _pack_padded_sequence* _pad_packed_sequence.* linalg_lstsq.* equal.* allclose.* item.*
         _local_scalar_dense.* is_nonzero.* where.default one_hot.* tensor_split.tensor_indices_or_sections
         narrow.Tensor cov.* corrcoef.* is_same*.*
@@ -142,13 +141,13 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     ),
     _rows(
         Reason.DATA,
-        "searches on the host, with numbers read off a tensor, for the parameters of a quantizer",
-        "_choose_qparams_per_tensor.* choose_qparams_optimized.*",
+        "torch cannot say the size of its result while it traces, so that no graph holds it: Dynamo breaks the graph",
+        "_ctc_loss* _use_*ctc* ctc_loss.*",
     ),
     _rows(
-        Reason.FUSED,
-        "a fused step of an optimizer or of loss scaling; the optimizers' own code reduces to the contract",
-        "_fused_adam* _fused_sgd* _fused_adagrad* _amp_* _fused_dropout.* _masked_scale.*",
+        Reason.DATA,
+        "searches on the host, with numbers read off a tensor, for the parameters of a quantizer",
+        "_choose_qparams_per_tensor.* choose_qparams_optimized.*",
     ),
     _rows(
         Reason.NOT_YET,
@@ -180,8 +179,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _convolution.default _convolution.out _fill_mem_eff_dropout_mask_.* _stack.* _upsample_*_aa*
         _upsample_*_aa_backward* adaptive_max_pool?d* bartlett_window.* blackman_window.* hamming_window.*
         kaiser_window.* bmm.dtype* mm.dtype*  fft_fftfreq.* fft_rfftfreq.*
-        hardshrink_backward.* softshrink_backward.* linalg__powsum.* multi_margin_loss_backward.*
-        multilabel_margin_loss_backward.* slice_copy.* select_copy.* _foreach_powsum.*
+        linalg__powsum.* slice_copy.* select_copy.* _foreach_powsum.*
         """,
     ),
 )

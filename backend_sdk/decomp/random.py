@@ -32,7 +32,7 @@ def _normal(key: Value, stream: int, out: TensorType) -> Value:
     return prims.random_normal(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
 
 
-def _chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
+def chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
     """True with the given probability. Float32 draws, so that a small probability is not rounded away."""
     draws = prims.random_uniform(key, stream=stream, shape=out.shape, dtype=torch.float32)
     return prims.lt(draws, spread(probability, out.shape, torch.float32))  # type: ignore[no-any-return]
@@ -85,17 +85,17 @@ def normal(
 
 @decomposition(aten.bernoulli.p, draws=True)
 def bernoulli_p(out: TensorType, key: Value, stream: int, x: Value, p: Any = 0.5, *, generator: Any = None) -> Any:
-    return cast(_chosen(key, stream, out, p), out.dtype)
+    return cast(chosen(key, stream, out, p), out.dtype)
 
 
 @decomposition(aten.bernoulli.Tensor, draws=True)
 def bernoulli_of_tensor(out: TensorType, key: Value, stream: int, x: Value, p: Value, *, generator: Any = None) -> Any:
-    return cast(_chosen(key, stream, out, p), out.dtype)
+    return cast(chosen(key, stream, out, p), out.dtype)
 
 
 @decomposition(aten.bernoulli.default, draws=True)
 def bernoulli(out: TensorType, key: Value, stream: int, x: Value, *, generator: Any = None) -> Any:
-    return cast(_chosen(key, stream, out, x), out.dtype)
+    return cast(chosen(key, stream, out, x), out.dtype)
 
 
 @decomposition(aten.native_dropout.default, draws=True)
@@ -104,7 +104,7 @@ def native_dropout(
 ) -> Any:
     if train is False or p == 0.0:
         return x, constant(x, True, torch.bool)
-    keep = _chosen(key, stream, out[1], 1.0 - p)
+    keep = chosen(key, stream, out[1], 1.0 - p)
     survivor = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
     return prims.mul(prims.mul(x, cast(keep, x.dtype)), constant(x, survivor)), keep
 
