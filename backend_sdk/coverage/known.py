@@ -71,12 +71,4 @@ KNOWN: tuple[Known, ...] = (
 
 # Ops of the captured graphs that eager runs, with the reason, beside those that are out of scope. They explain any
 # failure that they alone cause.
-REFUSED: dict[str, tuple[Reason, str]] = {
-    **dict.fromkeys(
-        [
-            "torch_nn._linear_cross_entropy_batch_chunked.default",
-            "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
-        ],
-        (Reason.NOT_YET, "reducible: the rule is not written"),
-    ),
-}
+REFUSED: dict[str, tuple[Reason, str]] = {}

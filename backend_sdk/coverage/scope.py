@@ -21,7 +21,6 @@ class Reason(StrEnum):
     AUTOGRAD = "autograd internal"
     TEST = "test-only"
     DATA = "data-dependent size"
-    FUSED = "fused optimizer or AMP internal"
     DEVICE = "other device"
     NOT_YET = "not reducible yet"
 
@@ -65,16 +64,9 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "takes or makes a tensor with a quantizer, or weights in a packed format; the dialect has plain dtypes",
         """
         quantize_per_* quantized_* q_* qscheme.* int_repr.* dequantize.* _empty_affine_quantized.*
-        _empty_per_channel_affine_quantized.* empty_quantized.* _make_per_* _convert_weight_to_* _weight_int*
-        _dyn_quant_* fbgemm_* _mixed_dtypes_linear.* _choose_qparams_per_tensor.* choose_qparams_optimized.*
+        _empty_per_channel_affine_quantized.* empty_quantized.* _make_per_* _convert_weight_to_* _weight_int4*
+        _dyn_quant_* fbgemm_* _mixed_dtypes_linear.*
         _saturate_weight_to_fp16.* _wrapped_* *_quantized.* *.quantized
-        """,
-    ),
-    _rows(
-        Reason.QUANTIZED,
-        "simulates a quantizer whose state it updates",
-        """
-        _fake_quantize_* fake_quantize_* _fused_moving_avg_obs_fq_helper* fused_moving_avg_obs_fake_quant.*
         """,
     ),
     _rows(
@@ -98,17 +90,13 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "batch_norm_update_stats.*",
     ),
     _rows(
-        Reason.NOT_YET,
-        "a step within another op, which captured graphs do not show; reducible: the rule is not written",
-        "_int_mm.*",
-    ),
-    _rows(
         Reason.DEVICE,
         "has neither a CPU kernel nor a shape rule for dense tensors, so that no graph of them can show it",
         """
         matmul_backward.* max_pool2d_backward.* native_norm.* _conv_depthwise2d.* conv_depthwise3d.*
         convolution_overrideable.* convolution_backward_overrideable.* batch_norm_elemt.* batch_norm_gather_*
         batch_norm_stats.* batch_norm_backward_elemt.* batch_norm_backward_reduce.* _thnn_fused_gru_cell*
+        _scaled_grouped_mm*
         """,
     ),
     _rows(
@@ -150,8 +138,8 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         Reason.DATA,
         "the size of the result depends on the data, which torch's own kernel reads while it is traced",
         """
-        _foreach_addcdiv.Tensor* _foreach_addcmul.Tensor* _ctc_loss* _use_*ctc* ctc_loss.*
-        _pack_padded_sequence* _pad_packed_sequence.* _rowwise_prune.*
+        _foreach_addcdiv.Tensor* _foreach_addcmul.Tensor* _pack_padded_sequence* _pad_packed_sequence.*
+        _rowwise_prune.*
         """,
     ),
     _rows(
@@ -169,54 +157,33 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         Reason.DATA,
         "torch's own kernel reads the data while it is traced, or torch has no meta function; the function of torch "
         "within backend_sdk.traceable() reaches the contract",
-        "cov.* corrcoef.* one_hot.* linalg_lstsq.*",
+        "cov.* corrcoef.* one_hot.* linalg_lstsq.* _ctc_loss* _use_*ctc* ctc_loss.*",
     ),
     _rows(
-        Reason.FUSED,
-        "a fused step of an optimizer or of loss scaling; the optimizers' own code reduces to the contract",
-        "_fused_adam* _fused_sgd* _fused_adagrad* _amp_* _fused_dropout.* _masked_scale.*",
-    ),
-    _rows(
-        Reason.NOT_YET,
-        "needs a search or a running order, for which the contract has no op",
-        """
-        _cummax_helper.* _cummin_helper.* _logcumsumexp.* histogram* hash_tensor.*
-        """,
+        Reason.DATA,
+        "searches on the host, with numbers read off a tensor, for the parameters of a quantizer",
+        "_choose_qparams_per_tensor.* choose_qparams_optimized.*",
     ),
     _rows(
         Reason.NOT_YET,
-        "random, and without a distribution in the contract",
-        """
-        _dirichlet_grad.* _sample_dirichlet.* _standard_gamma* binomial.* poisson.* _philox_*
-        bernoulli.Tensor bernoulli.Tensor_out
-        """,
+        "writes into its arguments, has no functional overload, and torch cannot functionalize it",
+        "_cummax_helper.* _cummin_helper.*",
     ),
     _rows(
         Reason.NOT_YET,
-        "draws from a generator of its own, where the contract has one key a graph",
-        """
-        rand.generator* rand_like.generator* randn.generator* randn_like.generator* randint.generator*
-        randint.low_generator* randint_like.generator* randint_like.low_generator_dtype*
-        randint_like.Tensor_generator* randperm.generator*
-        """,
+        "torch cannot write the overload into a graph: its name is a keyword of Python",
+        "random.from*",
     ),
     _rows(
         Reason.NOT_YET,
-        "draws quasi-random numbers out of a state that the host keeps",
+        "needs the derivative of the incomplete beta function, for which the contract has no op",
+        "_dirichlet_grad.*",
+    ),
+    _rows(Reason.DEVICE, "for CUDA only", "_philox_*"),
+    _rows(
+        Reason.STORAGE,
+        "reads memory while it runs, so that torch cannot trace it: quasi-random numbers come from outside of a graph",
         "_sobol_engine_*",
-    ),
-    _rows(
-        Reason.NOT_YET,
-        "random integers: the rule is not written",
-        "randint.* randint_like.* random.* randperm.*",
-    ),
-    _rows(
-        Reason.NOT_YET,
-        "reducible: the rule is not written",
-        """
-        _aminmax.* hardshrink_backward.* softshrink_backward.* multi_margin_loss_backward.*
-        multilabel_margin_loss_backward.* range.*
-        """,
     ),
     _rows(
         Reason.NOT_YET,

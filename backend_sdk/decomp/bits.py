@@ -1,4 +1,4 @@
-"""Rules for ops that read or change the bits of a float: sign, exponent, neighbors.
+"""Rules for ops that read or change the bits of a number: sign, exponent, neighbors, hashes.
 
 Does not: view a dtype as another (`dtype_views.py`).
 """
@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.promotion import spread
+from backend_sdk.decomp.promotion import axes_of, spread
 from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant
 from backend_sdk.spec import TensorType
+from backend_sdk.spec.symbolic import is_symbolic
 
 aten = torch.ops.aten
 
@@ -82,3 +84,33 @@ def frexp(out: tuple[TensorType, TensorType], x: Value) -> Any:
     # Zero, infinity and NaN are their own mantissas, with exponent 0.
     own = prims.bitwise_or(prims.eq(x, constant(x, 0.0)), prims.bitwise_not(prims.is_finite(x)))
     return prims.select(own, x, mantissa), prims.select(own, constant(exponent, 0), exponent)
+
+
+# ---- hashes
+
+
+@decomposition(aten.hash_tensor.default)
+def hash_tensor(out: TensorType, x: Value, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+    """The exclusive or of all bits along ``dim``: of floats as float64, of integers as int64, read as uint64."""
+    axes = axes_of(dim, x.ndim)
+    if mode != 0 or is_symbolic(tuple(x.shape[axis] for axis in axes)):
+        # The number of steps depends on the sizes.
+        return NotImplemented
+    words = prims.bitcast(cast(x, torch.float64), dtype=torch.int64) if x.dtype in dtypes.FLOATING else x
+    words = cast(words, torch.int64)
+    for axis in axes:
+        words = _folded(words, axis)
+    return prims.convert(prims.reshape(words, shape=out.shape), dtype=torch.uint64)
+
+
+def _folded(x: Value, axis: int) -> Value:
+    """x with its ``axis`` at size 1: halves are laid over one another until one element is left."""
+    size = x.shape[axis]
+    if size == 0:
+        return prims.full(shape=(*x.shape[:axis], 1, *x.shape[axis + 1 :]), value=0, dtype=x.dtype)  # type: ignore[no-any-return]
+    while size > 1:
+        half = size // 2
+        folded = prims.bitwise_xor(slice_axis(x, axis, 0, half), slice_axis(x, axis, half, 2 * half))
+        x = folded if size % 2 == 0 else prims.concat(folded, slice_axis(x, axis, 2 * half, size), axis=axis)
+        size -= half
+    return x

@@ -15,6 +15,14 @@ from backend_sdk.spec import TensorType
 
 aten = torch.ops.aten
 
+# Streams of a graph are fewer than this. What a rule draws beside its first numbers it takes from streams above.
+_STREAMS = 1 << 32
+
+
+def substream(stream: int, part: int) -> int:
+    """The stream of one of a rule's several draws, independent of all others of the graph."""
+    return stream + part * _STREAMS
+
 
 def _uniform(key: Value, stream: int, out: TensorType) -> Value:
     return prims.random_uniform(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
@@ -24,18 +32,21 @@ def _normal(key: Value, stream: int, out: TensorType) -> Value:
     return prims.random_normal(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
 
 
-def _chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
+def chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
     """True with the given probability. Float32 draws, so that a small probability is not rounded away."""
     draws = prims.random_uniform(key, stream=stream, shape=out.shape, dtype=torch.float32)
     return prims.lt(draws, spread(probability, out.shape, torch.float32))  # type: ignore[no-any-return]
 
 
-@decomposition(aten.rand.default, aten.rand_like.default, draws=True)
+# Overloads with a generator come here when it is None; one that is given is no value of the dialect.
+
+
+@decomposition(aten.rand.default, aten.rand.generator, aten.rand_like.default, aten.rand_like.generator, draws=True)
 def rand(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
     return _uniform(key, stream, out) if out.dtype in dtypes.FLOATING else NotImplemented
 
 
-@decomposition(aten.randn.default, aten.randn_like.default, draws=True)
+@decomposition(aten.randn.default, aten.randn.generator, aten.randn_like.default, aten.randn_like.generator, draws=True)
 def randn(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
     return _normal(key, stream, out) if out.dtype in dtypes.FLOATING else NotImplemented
 
@@ -74,12 +85,17 @@ def normal(
 
 @decomposition(aten.bernoulli.p, draws=True)
 def bernoulli_p(out: TensorType, key: Value, stream: int, x: Value, p: Any = 0.5, *, generator: Any = None) -> Any:
-    return cast(_chosen(key, stream, out, p), out.dtype)
+    return cast(chosen(key, stream, out, p), out.dtype)
+
+
+@decomposition(aten.bernoulli.Tensor, draws=True)
+def bernoulli_of_tensor(out: TensorType, key: Value, stream: int, x: Value, p: Value, *, generator: Any = None) -> Any:
+    return cast(chosen(key, stream, out, p), out.dtype)
 
 
 @decomposition(aten.bernoulli.default, draws=True)
 def bernoulli(out: TensorType, key: Value, stream: int, x: Value, *, generator: Any = None) -> Any:
-    return cast(_chosen(key, stream, out, x), out.dtype)
+    return cast(chosen(key, stream, out, x), out.dtype)
 
 
 @decomposition(aten.native_dropout.default, draws=True)
@@ -88,7 +104,7 @@ def native_dropout(
 ) -> Any:
     if train is False or p == 0.0:
         return x, constant(x, True, torch.bool)
-    keep = _chosen(key, stream, out[1], 1.0 - p)
+    keep = chosen(key, stream, out[1], 1.0 - p)
     survivor = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
     return prims.mul(prims.mul(x, cast(keep, x.dtype)), constant(x, survivor)), keep
 

@@ -58,6 +58,13 @@ def prod_dim(out: TensorType, x: Value, dim: int, keepdim: bool = False, *, dtyp
     return prod_over(out, x, dim)
 
 
+@decomposition(aten._aminmax.default, aten._aminmax.dim)
+def aminmax(out: tuple[TensorType, TensorType], x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    return tuple(
+        _reduced(prim, type, x, dim) for prim, type in zip((prims.reduce_min, prims.reduce_max), out, strict=True)
+    )
+
+
 @decomposition(aten.amax.default, aten.max.default)
 def amax(out: TensorType, x: Value, dim: Any = (), keepdim: bool = False) -> Any:
     return _reduced(prims.reduce_max, out, x, dim)

@@ -57,7 +57,9 @@ RULES: dict[Any, Rule] = {}
 def decomposition(
     *overloads: Any, draws: bool = False, reads_memory: bool = False, checks: bool = False
 ) -> Callable[[_F], _F]:
-    """Register a rule for aten ``overloads``. Raises `RegistryError` for a second rule for one overload.
+    """Register a rule for ``overloads``. Raises `RegistryError` for a second rule for one overload.
+
+    An op that torch registers only when a module of its is imported goes by its name, as ``"namespace.op.overload"``.
 
     A rule that ``draws`` random numbers is called as ``rule(out, key, stream, *args, **kwargs)``: the graph's key
     and a stream that no other call of the graph has. One that ``reads_memory`` is called as
@@ -68,7 +70,7 @@ def decomposition(
 
     def register(rule: _F) -> _F:
         for overload in overloads:
-            if not is_overload(overload):
+            if not is_overload(overload) and not isinstance(overload, str):
                 raise RegistryError(
                     f"decomposition {rule.__name__}: {overload!r} is not an overload",
                     hint="name the overload, e.g. torch.ops.aten.add.Tensor",
@@ -90,6 +92,11 @@ def rules_with(vendor: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     """All rules, with a vendor's own in place of ours where both have one for an overload."""
     _load_families()
     return {**RULES, **vendor} if vendor else RULES
+
+
+def rule_of(rules: Mapping[Any, Rule], overload: Any) -> Rule | None:
+    """The rule for an overload, registered under itself or under its name."""
+    return rules.get(overload) or rules.get(str(overload))
 
 
 @functools.cache

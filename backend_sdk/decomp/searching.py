@@ -153,7 +153,7 @@ def cummin(out: tuple[TensorType, TensorType], x: Value, dim: int) -> Any:
     return _running(prims.cummin, out, x, dim)
 
 
-@decomposition(aten.logcumsumexp.default)
+@decomposition(aten.logcumsumexp.default, aten._logcumsumexp.default)
 def logcumsumexp(out: TensorType, x: Value, dim: int) -> Any:
     return prims.logcumsumexp(x, axis=axis_of(dim, x.ndim)) if x.ndim else x
 

@@ -451,6 +451,12 @@ def arange_start_step(out: TensorType, start: Any, end: Any, step: Any = 1, **_:
     return _ramp(out, start, step)
 
 
+@decomposition(aten.range.default, aten.range.step)
+def range_with_its_end(out: TensorType, start: Any, end: Any, step: Any = 1, **_: Any) -> Any:
+    """``torch.range``, which holds its end."""
+    return _ramp(out, start, step)
+
+
 @decomposition(torch.ops.prims.iota.default)
 def iota(out: TensorType, length: Any, *, start: Any, step: Any, **_: Any) -> Any:
     return _ramp(out, start, step)

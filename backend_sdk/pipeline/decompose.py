@@ -19,6 +19,7 @@ from torch import fx
 from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
+from backend_sdk.decomp import rule_of
 from backend_sdk.decomp.registry import Declined, Layout, Memory
 from backend_sdk.errors import DecompositionError, SdkError
 from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open
@@ -29,7 +30,15 @@ from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE
 from backend_sdk.spec import Prim, Shape, SymExpr, TensorType, building, differ
 from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat import decompositions
-from backend_sdk.torch_compat.ops import draws, has_effect, is_check, is_higher_order, is_overload, name_arguments
+from backend_sdk.torch_compat.ops import (
+    draws,
+    has_effect,
+    is_check,
+    is_higher_order,
+    is_overload,
+    is_random,
+    name_arguments,
+)
 
 # Why the host runs a call.
 _CHECKS_DATA = "checks the data, and raises as eager does"
@@ -225,8 +234,7 @@ class _Translation:
                     return result
                 reason = result.reason if isinstance(result, Declined) else reason
             return self._eager(node, args, kwargs, expected, reason)
-        kind = "higher-order op" if is_higher_order(target) else "op outside aten's dense tensors"
-        result = self._eager(node, args, kwargs, expected, f"{kind}: runs in eager")
+        result = self._eager(node, args, kwargs, expected, _why_foreign(target, args, kwargs))
         return self._with_undescribed(result) if undescribed else result
 
     def _device_elsewhere(self, node: fx.Node) -> str | None:
@@ -285,7 +293,7 @@ class _Translation:
             result = self._eager(node, args, kwargs, expected, "random numbers by eager, as the options ask")
             self._builder.added[-1].meta["requested"] = True
             return True, result
-        rule = self._rules.get(target)
+        rule = rule_of(self._rules, target)
         if rule is None:
             return False, None
         start = len(self._builder.added)
@@ -475,6 +483,15 @@ def _must_stay(node: fx.Node) -> bool:
     if node.op != "call_function" or isinstance(node.target, Prim) or node.target is operator.getitem:
         return False
     return node.meta.get("type") is None or has_effect(node.target)
+
+
+def _why_foreign(target: Any, args: Any, kwargs: Any) -> str:
+    """Why a call is not of the dialect's kind."""
+    if is_higher_order(target):
+        return "higher-order op: runs in eager"
+    if is_random(target) and name_arguments(target, args, kwargs).get("generator") is not None:
+        return "draws from a generator of its own, where a graph has one key: runs in eager"
+    return "op outside aten's dense tensors: runs in eager"
 
 
 def _substitute(arguments: Any, values: Mapping[fx.Node, Any]) -> Any:

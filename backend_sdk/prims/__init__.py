@@ -153,6 +153,10 @@ from backend_sdk.prims.pooling import (
     max_pool,
     sum_pool,
 )
+from backend_sdk.prims.quantization import (
+    dequantize,
+    quantize,
+)
 from backend_sdk.prims.random import (
     random_bits,
     random_normal,
@@ -244,6 +248,7 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "dequantize",
     "digamma",
     "div",
     "dot_general",
@@ -302,6 +307,7 @@ __all__ = [
     "permute",
     "pow",
     "qr",
+    "quantize",
     "random_bits",
     "random_normal",
     "random_uniform",

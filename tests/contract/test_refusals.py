@@ -185,6 +185,22 @@ WRONG_CALLS |= {
 }
 
 
+_STORED_AS = {"axis": 0, "lowest": 0, "highest": 255, "dtype": torch.uint8}
+
+
+def i32(*shape):
+    return TensorType(shape, torch.int32)
+
+
+WRONG_CALLS |= {
+    prims.dequantize: [((i32(3), f32(3), i32()), {"axis": 0, "dtype": torch.float32})],
+    prims.quantize: [
+        ((f32(3), f32(), i32()), _STORED_AS),
+        ((f32(3), f32(3), i32(3)), {**_STORED_AS, "axis": 1}),
+        ((f32(3), f32(3), i32(3)), {**_STORED_AS, "lowest": -1}),
+    ],
+}
+
 # Unary ops on any shape: no shape is wrong for them.
 TAKE_ANY_SHAPE = {op for op in CONTRACT if len(op.operand_names) == 1 and not op.attribute_names} | {prims.convert}
 # Their operands must have one shape.

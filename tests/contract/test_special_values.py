@@ -130,6 +130,17 @@ def test_conversions():
     assert prims.convert(torch.tensor([2.0 + 3.0j]), dtype=torch.float32).item() == 2.0
 
 
+@pytest.mark.parametrize(("dtype", "lowest", "highest"), [(torch.int8, -8, 127), (torch.int32, LOW, -LOW - 1)])
+def test_quantization_saturates_and_rounds_ties_to_even(dtype, lowest, highest):
+    x = torch.tensor([0.5, 1.5, -2.5, INF, -INF, NAN, 3e9])
+    one, none = torch.tensor(1.0), torch.tensor(0, dtype=torch.int32)
+    q = prims.quantize(x, one, none, axis=None, lowest=lowest, highest=highest, dtype=dtype)
+    assert q.tolist() == [0, 2, -2, highest, lowest, lowest, highest]
+    far = torch.tensor([lowest], dtype=dtype)
+    back = prims.dequantize(far, one, torch.tensor(highest, dtype=torch.int32), axis=None, dtype=torch.float64)
+    assert back.item() == float(lowest - highest)
+
+
 def test_pooling_padding_never_wins_and_nan_does():
     attributes = {"window": (2,), "strides": (2,), "padding": ((1, 1),), "dilation": (1,)}
     values, indices = prims.max_pool(torch.tensor([[[-5.0, NAN, 3.0, -7.0]]]), **attributes)

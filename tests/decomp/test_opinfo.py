@@ -65,19 +65,10 @@ UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 TIES_IN_ANY_ORDER = {"argsort": 0, "kthvalue": 1, "mode": 0, "sort": 0, "topk": 1}
 
 _SPARSE = "makes a sparse tensor"
-_UNREGISTERED = "an operator of torch.nn that exists only once its module has been called"
 
 # Aten ops without any rule that eager runs, with the reason.
 NO_RULE = {
     **dict.fromkeys(["aten._to_sparse.default", "aten._to_sparse.sparse_dim"], _SPARSE),
-    "aten.hash_tensor.default": "gives uint64, which the contract does not have",
-    **dict.fromkeys(
-        [
-            "torch_nn._linear_cross_entropy_batch_chunked.default",
-            "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
-        ],
-        _UNREGISTERED,
-    ),
 }
 
 # Ops with a rule that leaves some calls to eager, with the calls.

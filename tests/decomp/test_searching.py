@@ -130,3 +130,32 @@ def test_empty_segments(compiled_call, reduce, initial):
     _check(compiled_call, torch.segment_reduce, data, reduce, lengths=lengths, initial=initial)
     offsets = torch.tensor([0, 2, 2, 4])
     _check(compiled_call, torch.segment_reduce, data, reduce, offsets=offsets, initial=initial)
+
+
+@pytest.mark.parametrize("density", [False, True])
+def test_histogram_of_points(compiled_call, density):
+    points = torch.tensor([[0.0, 1.0], [0.5, 2.0], [0.5, 2.0], [1.0, -1.0], [0.25, 1.5]])
+    for bins in ([2, 3], 4, [torch.tensor([0.0, 0.5, 1.0]), torch.tensor([-1.0, 1.5, 2.0])]):
+        expected = torch.histogramdd(points, bins, density=density)
+        compiled = compiled_call(torch.histogramdd, (points, bins), {"density": density})
+        assert not compiled.left_to_eager
+        wanted = (expected.hist, *expected.bin_edges)
+        for actual, one in zip(compiled.leaves, wanted, strict=True):
+            torch.testing.assert_close(actual, one)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float32, torch.bfloat16])
+def test_smallest_and_largest_together(compiled_call, dtype):
+    x = torch.tensor([[2.0, 0.0, 1.0], [1.0, 1.0, NAN]])
+    x = x.to(dtype) if dtype.is_floating_point else x.nan_to_num(1.0).to(dtype)
+    _check(compiled_call, torch.ops.aten._aminmax.default, x)
+    _check(compiled_call, torch.ops.aten._aminmax.dim, x, 1)
+    _check(compiled_call, torch.ops.aten._aminmax.dim, x, 0, True)
+    _check(compiled_call, torch.ops.aten._aminmax.dim, x[0, 0], 0)
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, None])
+@pytest.mark.parametrize("ends", [(0, 5), (0, 5, 2), (5, 0, -2), (0.5, 4.2, 1.7), (1, 1)])
+def test_range_with_its_end(compiled_call, dtype, ends):
+    _check(compiled_call, lambda x: torch.range(*ends, dtype=dtype) + x, torch.zeros(1, dtype=torch.int64))
