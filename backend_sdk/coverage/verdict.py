@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from backend_sdk.coverage.scope import out_of_scope
-from backend_sdk.decomp import rules_with
+from backend_sdk.decomp import all_rules
 from backend_sdk.prims import CONTRACT
 from backend_sdk.spec import Composite
 from backend_sdk.torch_compat.overloads import (
@@ -55,7 +55,7 @@ def verdicts() -> list[Covered]:
     for name, op in overloads.items():
         if not is_mutable(op):
             functional[base_name(op)].append(name)
-    rules = rules_with({})
+    rules = all_rules()
     found: dict[str, Covered] = {}
     # In-place and out= overloads come last: they share the fate of what they compute.
     for name, op in sorted(overloads.items(), key=lambda item: is_mutable(item[1])):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from backend_sdk import prims
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.spec import SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _mask_4d(mask: Value | None) -> Value | None:

@@ -15,8 +15,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 _INTEGER_OF_WIDTH = {dtype.itemsize: dtype for dtype in dtypes.SIGNED_DTYPES}
 
@@ -31,7 +30,7 @@ def _is_negative(x: Value) -> Any:
     return prims.lt(bits, constant(bits, 0))
 
 
-@decomposition(aten.signbit.default, torch.ops.prims.signbit.default)
+@decomposition(aten.signbit.default, prims_of_torch.signbit.default)
 def signbit(out: TensorType, x: Value) -> Any:
     if x.dtype == torch.bool:
         return constant(x, False)
@@ -44,7 +43,7 @@ def copysign(out: TensorType, x: Value, y: Any) -> Any:
     return prims.select(_is_negative(spread(y, out.shape, out.dtype)), prims.neg(magnitude), magnitude)
 
 
-@decomposition(aten.nextafter.default, torch.ops.prims.nextafter.default)
+@decomposition(aten.nextafter.default, prims_of_torch.nextafter.default)
 def nextafter(out: TensorType, x: Value, y: Value) -> Any:
     start, goal = spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype)
     bits, zero = _bits(start), constant(start, 0.0)
@@ -62,7 +61,7 @@ def nextafter(out: TensorType, x: Value, y: Value) -> Any:
     return prims.select(unordered, prims.add(start, goal), value)
 
 
-@decomposition(aten.frexp.Tensor, torch.ops.prims.frexp.default)
+@decomposition(aten.frexp.Tensor, prims_of_torch.frexp.default)
 def frexp(out: tuple[TensorType, TensorType], x: Value) -> Any:
     """Fields of IEEE 754: the exponent is read off and replaced by that of [0.5, 1)."""
     fraction = dtypes.fraction_bits(x.dtype)
@@ -84,7 +83,7 @@ def frexp(out: tuple[TensorType, TensorType], x: Value) -> Any:
     return prims.select(own, x, mantissa), prims.select(own, constant(exponent, 0), exponent)
 
 
-@decomposition(aten.view.dtype, torch.ops.prims.view_of_dtype.default)
+@decomposition(aten.view.dtype, prims_of_torch.view_of_dtype.default)
 def view_dtype(out: TensorType, x: Value, dtype: torch.dtype) -> Any:
     if x.dtype == dtype:
         return x

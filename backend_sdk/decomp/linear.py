@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp import integer_windows
 from backend_sdk.decomp.promotion import spread
@@ -15,8 +13,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, scaled
 from backend_sdk.spec import TensorType
 from backend_sdk.spec.symbolic import is_symbolic
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _transposed_weight(y: Value) -> Value | None:

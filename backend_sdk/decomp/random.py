@@ -12,8 +12,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _uniform(key: Value, stream: int, out: TensorType) -> Value:

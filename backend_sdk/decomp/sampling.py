@@ -19,8 +19,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
 from backend_sdk.spec import Shape, SymExpr, TensorType
 from backend_sdk.spec.symbolic import element_count
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # Bits of a random integer: two words without their signs.
 _HALF = 31

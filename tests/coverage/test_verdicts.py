@@ -12,7 +12,7 @@ import torch
 
 from backend_sdk.coverage.scope import OUT_OF_SCOPE, matches
 from backend_sdk.coverage.verdict import Verdict, verdicts
-from backend_sdk.decomp import rules_with
+from backend_sdk.decomp import all_rules
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_each_pattern_decides_about_an_overload(row, covered):
 
 
 def test_an_overload_with_a_rule_is_in_scope(covered):
-    with_rule = {str(overload) for overload in rules_with({})} & covered.keys()
+    with_rule = {str(overload) for overload in all_rules()} & covered.keys()
     assert [name for name in with_rule if covered[name].verdict == Verdict.OUT_OF_SCOPE] == []
 
 
