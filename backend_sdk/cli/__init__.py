@@ -22,6 +22,7 @@ COMMANDS = (
     "list",
     "doctor",
     "coverage",
+    "drift",
     "spec",
     "explain",
     "demo",

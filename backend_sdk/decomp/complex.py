@@ -44,6 +44,8 @@ def _either(for_complex: Rule, for_real: Rule | None) -> Rule:
         return for_real(out, *args, **kwargs) if for_real is not None else NotImplemented
 
     rule.__name__ = for_complex.__name__
+    # Whose signature `inspect` shows for it.
+    rule.__wrapped__ = for_real or for_complex  # type: ignore[attr-defined]
     return rule
 
 

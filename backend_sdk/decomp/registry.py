@@ -82,16 +82,10 @@ def signature_fault(overload: Any, rule: Rule) -> str | None:
 
     A captured graph calls an overload with all of its arguments or leaves out some that have a default.
     """
-    before: tuple[str, ...] = ("out",)
-    if getattr(rule, "draws", False):
-        before = ("out", "key", "stream")
-    elif getattr(rule, "reads_memory", False):
-        before = ("out", "memory")
-    try:
-        signature = inspect.signature(rule)
-    except (TypeError, ValueError):
-        # A function written in C may not tell.
+    signature = _signature(rule)
+    if signature is None:
         return None
+    before = _before(rule)
     for positional, keywords in call_forms(overload):
         try:
             signature.bind(*before, *positional, **dict.fromkeys(keywords))
@@ -101,6 +95,38 @@ def signature_fault(overload: Any, rule: Rule) -> str | None:
                 f"({parameters(overload, before)})"
             )
     return None
+
+
+def unnamed_arguments(overload: Any, rule: Rule) -> list[str]:
+    """The overload's arguments that a rule takes without naming them, in ``*args`` or ``**kwargs``.
+
+    The rule must be one that `signature_fault` finds nothing wrong with.
+    """
+    signature = _signature(rule)
+    if signature is None:
+        return []
+    positional, keywords = call_forms(overload)[0]
+    bound = signature.bind(*_before(rule), *positional, **dict.fromkeys(keywords)).arguments
+    found: list[str] = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            found += bound.get(name, ())
+    return found
+
+
+def _signature(rule: Rule) -> inspect.Signature | None:
+    try:
+        return inspect.signature(rule)
+    except (TypeError, ValueError):
+        # A function written in C may not tell.
+        return None
+
+
+def _before(rule: Rule) -> tuple[str, ...]:
+    """What a rule is called with before the overload's own arguments."""
+    if getattr(rule, "draws", False):
+        return "out", "key", "stream"
+    return ("out", "memory") if getattr(rule, "reads_memory", False) else ("out",)
 
 
 @functools.cache
