@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from backend_sdk.runtime.device import Device
     from backend_sdk.spec import BoundaryType, SymExpr, TensorType
+    from backend_sdk.traceable import traceable
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ __all__ = [
     "no",
     "prims",
     "register_backend",
+    "traceable",
     "unregister_backend",
 ]
 
@@ -86,6 +88,7 @@ _HOMES = {
         ),
         "backend_sdk.runtime.device": ("Device",),
         "backend_sdk.spec": ("BoundaryType", "SymExpr", "TensorType"),
+        "backend_sdk.traceable": ("traceable",),
     }.items()
     for name in names
 }

@@ -14,7 +14,7 @@ import torch
 
 from backend_sdk.errors import CaptureError, OptionError
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, GraphReport, NodeReport, collecting
+from backend_sdk.pipeline.report import FALLBACK, VERDICTS, GraphReport, NodeReport, collecting
 from backend_sdk.plugins import get_backend
 from backend_sdk.torch_compat import gradients, trees
 from backend_sdk.torch_compat.graph_breaks import GraphBreak, forget_compiled_code, recorded_graph_breaks
@@ -33,7 +33,7 @@ class Explanation:
     @property
     def counts(self) -> dict[str, int]:
         """Nodes by verdict, over all graphs."""
-        total = dict.fromkeys((NATIVE, DECOMPOSED, FALLBACK, FREE), 0)
+        total = dict.fromkeys(VERDICTS, 0)
         for graph in self.graphs:
             for verdict, number in graph.counts.items():
                 total[verdict] += number

@@ -21,8 +21,10 @@ from backend_sdk.pipeline.compile import compile_module
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import FALLBACK, GraphReport, collecting
 from backend_sdk.torch_compat import trees
+from backend_sdk.torch_compat.aot import open_sizes
 from backend_sdk.torch_compat.ops import is_random
 from backend_sdk.torch_compat.overloads import aten_overloads, recording
+from backend_sdk.traceable import traceable
 
 # The seed that torch's catalogue sets within its random ops.
 SEED = 42
@@ -123,7 +125,9 @@ def _compiled(
     def run(fallback: str, into: list[GraphReport]) -> list[Any]:
         with collecting(quiet=True) as collected:
             module = TensorFunction(call.function, call.args, call.kwargs)
-            compiled = compile_module(module, module.tensors, backend, Options(random=random, fallback=fallback))  # type: ignore[arg-type]
+            options = Options(random=random, fallback=fallback)  # type: ignore[arg-type]
+            with traceable(), open_sizes(module.tensors) as examples:
+                compiled = compile_module(module, examples, backend, options)
             result = _run(call, lambda *args, **kwargs: compiled(*module.tensors))
         into.extend(collected)
         return result

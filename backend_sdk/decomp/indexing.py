@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
+from backend_sdk.decomp.places import never_empty, true_coordinates
 from backend_sdk.decomp.promotion import axis_of, spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
@@ -297,12 +298,33 @@ def _is_mask(index: Value | None) -> bool:
 def index(out: TensorType, x: Value, indices: Sequence[Value | None]) -> Any:
     if 0 in out.shape:
         return prims.full(shape=out.shape, value=0, dtype=out.dtype)
-    if any(map(_is_mask, indices)) or 0 in x.shape:
+    if any(map(_is_mask, indices)):
+        return _index_by_masks(out, x, indices)
+    if 0 in x.shape:
         return NotImplemented
     if all(entry is None for entry in indices):
         return x
     plan = _Plan(x, indices)
     return prims.permute(prims.take(plan.flattened(x), plan.index, axis=0), dims=plan.to_result)
+
+
+def _index_by_masks(out: TensorType, x: Value, indices: Sequence[Value | None]) -> Any:
+    """A mask stands for the indices of what is true in it, one for each of its dims."""
+    axes: list[int] = []
+    rank, axis = 1, 0
+    for entry in indices:
+        width = entry.ndim if entry is not None and _is_mask(entry) else 1
+        axes += range(axis, axis + width) if entry is not None else ()
+        rank = max(rank, entry.ndim) if entry is not None and not _is_mask(entry) else rank
+        axis += width
+    if not axes or any(entry is not None and _is_mask(entry) and not entry.ndim for entry in indices):
+        return NotImplemented
+    neighbours = axes[-1] - axes[0] + 1 == len(axes)
+    number = out.shape[(axes[0] if neighbours else 0) + rank - 1]
+    expanded: list[Value | None] = []
+    for entry in indices:
+        expanded += true_coordinates(entry, number) if entry is not None and _is_mask(entry) else [entry]
+    return index(out, x, expanded)
 
 
 @decomposition(aten.index_put.default, aten._unsafe_index_put.default)
@@ -366,7 +388,8 @@ def _masked_put(out: TensorType, x: Value, indices: Sequence[Value | None], valu
     )
     order = prims.cumsum(flags, axis=0)
     place = prims.sub(prims.maximum(order, constant(order, 1)), constant(order, 1))
-    place = prims.minimum(place, constant(place, number - 1))
+    supply = never_empty(supply, axis)
+    place = prims.minimum(place, constant(place, supply.shape[axis] - 1))
     update = prims.reshape(prims.take(supply, place, axis=axis), shape=x.shape)
     if accumulate:
         update = prims.bitwise_or(x, update) if out.dtype == torch.bool else prims.add(x, update)

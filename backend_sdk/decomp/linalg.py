@@ -15,7 +15,7 @@ import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Memory, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
 from backend_sdk.prims.linalg import block_reflector
@@ -265,20 +265,20 @@ def _factored(a: Value, contiguous: bool) -> Any:
 
 
 @decomposition(aten._linalg_det.default, reads_memory=True)
-def linalg_det(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...], a: Value) -> Any:
+def linalg_det(out: tuple[TensorType, ...], memory: Memory, a: Value) -> Any:
     if not is_static(a):
         return NotImplemented
-    packed, pivots, _ = _factored(a, memory[0][0])
+    packed, pivots, _ = _factored(a, memory.operands[0].contiguous)
     values = m.diagonal(packed, a.shape[-1])
     determinant = prims.reduce_prod(values, axes=(values.ndim - 1,))
     return _signed(_exchanges_are_odd(pivots), determinant), packed, _one_based(pivots)
 
 
 @decomposition(aten._linalg_slogdet.default, reads_memory=True)
-def linalg_slogdet(out: tuple[TensorType, ...], memory: tuple[tuple[bool, Any], ...], a: Value) -> Any:
+def linalg_slogdet(out: tuple[TensorType, ...], memory: Memory, a: Value) -> Any:
     if not is_static(a):
         return NotImplemented
-    packed, pivots, _ = _factored(a, memory[0][0])
+    packed, pivots, _ = _factored(a, memory.operands[0].contiguous)
     values = m.diagonal(packed, a.shape[-1])
     axes = (values.ndim - 1,)
     sizes = m.magnitude(values)

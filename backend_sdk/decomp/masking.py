@@ -15,8 +15,9 @@ from backend_sdk import prims
 from backend_sdk.decomp.indexing import index as indexed
 from backend_sdk.decomp.indexing import index_put as put_at
 from backend_sdk.decomp.indexing import scattered_at, wrapped
+from backend_sdk.decomp.places import never_empty
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Layout, Memory, decomposition
 from backend_sdk.decomp.searching import flat
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
@@ -39,7 +40,7 @@ def masked_scatter(out: TensorType, x: Value, mask: Value, source: Value) -> Any
     if 0 in source.shape or 0 in out.shape:
         return target
     chosen = trailing(cast(mask, torch.bool), out.shape)
-    supply = flat(source)
+    supply = never_empty(flat(source), 0)
     place = _order(flat(chosen))
     place = prims.minimum(place, constant(place, supply.shape[0] - 1))
     taken = prims.reshape(prims.take(supply, place, axis=0), shape=out.shape)
@@ -145,13 +146,13 @@ def _in_order(x: Value, size: Shape, strides: Sequence[Any]) -> bool:
 @decomposition(aten.as_strided.default, aten.as_strided_copy.default, reads_memory=True)
 def as_strided(
     out: TensorType,
-    memory: Sequence[tuple[bool, Any]],
+    memory: Memory,
     x: Value,
     size: Sequence[Any],
     strides: Sequence[Any],
     offset: Any = None,
 ) -> Any:
-    start = _start(memory[0], offset)
+    start = _start(memory.operands[0], offset)
     if start is None or not _fits(x, out.shape, strides, start):
         return NotImplemented
     if 0 in out.shape:
@@ -162,10 +163,10 @@ def as_strided(
     return prims.reshape(taken, shape=out.shape)
 
 
-def _start(memory: tuple[bool, Any], offset: Any) -> int | None:
+def _start(x: Layout, offset: Any) -> int | None:
     """Where a view starts within x's own elements, or None when they do not lie in order."""
-    contiguous, own = memory
-    if not contiguous or not isinstance(own, int) or not isinstance(offset, int | None):
+    own = x.offset
+    if not x.contiguous or not isinstance(own, int) or not isinstance(offset, int | None):
         return None
     start = 0 if offset is None else offset - own
     return start if start >= 0 else None
@@ -174,14 +175,14 @@ def _start(memory: tuple[bool, Any], offset: Any) -> int | None:
 @decomposition(aten.as_strided_scatter.default, prims_of_torch.as_strided_scatter.default, reads_memory=True)
 def as_strided_scatter(
     out: TensorType,
-    memory: Sequence[tuple[bool, Any]],
+    memory: Memory,
     x: Value,
     source: Value,
     size: Sequence[Any],
     strides: Sequence[Any],
     offset: Any = None,
 ) -> Any:
-    start = _start(memory[0], offset)
+    start = _start(memory.operands[0], offset)
     if start is None or not _fits(x, source.shape, strides, start):
         return NotImplemented
     if 0 in source.shape:
@@ -193,9 +194,9 @@ def as_strided_scatter(
 
 
 @decomposition(aten.resize.default, reads_memory=True)
-def resize(out: TensorType, memory: Sequence[tuple[bool, Any]], x: Value, size: Sequence[Any], **_: Any) -> Any:
+def resize(out: TensorType, memory: Memory, x: Value, size: Sequence[Any], **_: Any) -> Any:
     """The first elements in another shape; zeros where eager leaves what it adds undefined."""
-    if not memory[0][0] or is_symbolic((*x.shape, *out.shape)):
+    if not memory.operands[0].contiguous or is_symbolic((*x.shape, *out.shape)):
         return NotImplemented
     row = flat(x)
     missing = math.prod(out.shape) - math.prod(x.shape)

@@ -18,13 +18,34 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from backend_sdk.errors import RegistryError
+from backend_sdk.spec import Shape
+from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat.ops import AbsentOverload, call_forms, is_overload, parameters
 
 Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a tensor lies in eager, in elements of its storage."""
+
+    contiguous: bool
+    strides: Shape
+    offset: Dim
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How eager lays out the tensor arguments of a call, and its results, in order."""
+
+    operands: tuple[Layout, ...]
+    results: tuple[Layout, ...]
+
 
 _F = TypeVar("_F", bound=Rule)
 
@@ -36,8 +57,8 @@ def decomposition(*overloads: Any, draws: bool = False, reads_memory: bool = Fal
 
     A rule that ``draws`` random numbers is called as ``rule(out, key, stream, *args, **kwargs)``: the graph's key
     and a stream that no other call of the graph has. One that ``reads_memory`` is called as
-    ``rule(out, memory, *args, **kwargs)``: for each tensor argument, in order, whether it is contiguous in eager, and
-    its storage offset there. The dialect has neither; a few aten ops give values that depend on them.
+    ``rule(out, memory, *args, **kwargs)`` with a `Memory`. The dialect has none; a few aten ops give values that depend
+    on it.
     """
 
     def register(rule: _F) -> _F:

@@ -9,11 +9,11 @@ import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import axis_of, spread
-from backend_sdk.decomp.registry import decomposition
-from backend_sdk.graph import Value
+from backend_sdk.decomp.registry import Memory, decomposition
+from backend_sdk.graph import Value, define, is_open
 from backend_sdk.prims.shorthand import along, cast, constant, trailing
 from backend_sdk.spec import Shape, SymExpr, TensorType
-from backend_sdk.spec.symbolic import Dim
+from backend_sdk.spec.symbolic import Dim, larger, smaller
 from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 # ---- reshaping
@@ -149,10 +149,31 @@ def clamped_start(start: Any, size: Dim, length: Dim, end: Any, step: int) -> Di
     return 0
 
 
-@decomposition(aten.slice.Tensor)
-def slice_tensor(out: TensorType, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def _within(index: Dim, size: Dim) -> Dim:
+    """An index of which nothing is known, neither its sign nor whether it is in range, as Python's slices take it."""
+    if isinstance(index, int) and index >= 0:
+        return smaller(index, size)
+    return larger(smaller(_counted_from_start(index, size), size), 0)
+
+
+def _counted_from_start(index: Dim, size: Dim) -> Dim:
+    """An index of unknown sign, a negative one counted from the end."""
+    return index + size * larger(smaller(-index, 1), 0)
+
+
+@decomposition(aten.slice.Tensor, reads_memory=True)
+def slice_tensor(
+    out: TensorType, memory: Memory, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
     axis = axis_of(dim, x.ndim)
     length = out.shape[axis]
+    if is_open(length) or is_open(memory.results[0].offset):
+        # The ends are numbers that only the data decide.
+        size = x.shape[axis]
+        first, last = (_within(0 if index is None else index, size) for index in (start, size if end is None else end))
+        define(length, (larger(last - first, 0) + step - 1) // step)
+        _define_offset(memory, axis, first)
+        return slice_axis(x, axis, first, first + (length - 1) * step + 1, step)
     first = clamped_start(start, x.shape[axis], length, end, step)
     if length == x.shape[axis]:
         first = 0
@@ -160,9 +181,18 @@ def slice_tensor(out: TensorType, x: Value, dim: int = 0, start: Any = None, end
     return slice_axis(x, axis, first, limit if length != 0 else first, step)
 
 
-@decomposition(aten.select.int)
-def select(out: TensorType, x: Value, dim: int, index: Any) -> Any:
+def _define_offset(memory: Memory, axis: int, first: Dim) -> None:
+    """Where the part from ``first`` on begins: torch leaves that open when only the data decide it."""
+    whole = memory.operands[0]
+    define(memory.results[0].offset, whole.offset + first * whole.strides[axis])
+
+
+@decomposition(aten.select.int, reads_memory=True)
+def select(out: TensorType, memory: Memory, x: Value, dim: int, index: Any) -> Any:
     axis = axis_of(dim, x.ndim)
+    if is_open(memory.results[0].offset):
+        index = _counted_from_start(index, x.shape[axis])
+        _define_offset(memory, axis, index)
     if isinstance(index, int) and index < 0:
         index = x.shape[axis] + index
     return prims.reshape(slice_axis(x, axis, index, index + 1), shape=out.shape)

@@ -4,8 +4,9 @@ Does not: know backends or aten.
 """
 
 from backend_sdk.graph.builder import GraphBuilder, Origin, Value
+from backend_sdk.graph.host import define, is_open, read
 from backend_sdk.graph.printer import format_graph
 from backend_sdk.graph.runnable import runnable
 from backend_sdk.graph.verifier import verify
 
-__all__ = ["GraphBuilder", "Origin", "Value", "format_graph", "runnable", "verify"]
+__all__ = ["GraphBuilder", "Origin", "Value", "define", "format_graph", "is_open", "read", "runnable", "verify"]

@@ -18,6 +18,7 @@ from torch import fx
 
 from backend_sdk.contract import op_name
 from backend_sdk.errors import DialectError
+from backend_sdk.graph.runnable import bound_symbols
 from backend_sdk.spec import Composite, Prim, Shape, SymExpr, TensorType, differ
 
 
@@ -95,7 +96,9 @@ def claim_prims_only(*_: Any) -> bool:
 
 
 class GraphBuilder:
-    """Grows an ``fx.Graph`` of contract ops. ``origin`` is stamped on every node that is added."""
+    """Grows an ``fx.Graph`` of contract ops. ``origin`` is stamped on every node that is added; ``symbols`` are those
+    that an input or an earlier node binds.
+    """
 
     def __init__(self, claims: Claims = claim_everything) -> None:
         self.graph = fx.Graph()
@@ -106,6 +109,7 @@ class GraphBuilder:
         self._made: dict[fx.Node, tuple[Any, ...]] = {}
         self._open: set[Any] = set()
         self._first_call: fx.Node | None = None
+        self.symbols: set[str] = set()
         self.added: list[fx.Node] = []
 
     def input(self, name: str, type: TensorType) -> Value:
@@ -119,6 +123,12 @@ class GraphBuilder:
         node.meta["origin"] = self.origin
         self._made[node] = _content(node)
         return Value(node, type)
+
+    def bind(self, type: Any) -> frozenset[str]:
+        """Count the symbols that a value (or number) of ``type`` shows as bound; return those that are new."""
+        new = frozenset(bound_symbols([("", type)])) - self.symbols
+        self.symbols |= new
+        return new
 
     def emit(self, op: Prim, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Add ``op``, or its body when the op is a composite that is not claimed.

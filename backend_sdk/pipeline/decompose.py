@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -21,16 +21,16 @@ from torch import fx
 from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
-from backend_sdk.decomp.registry import Rule, rule_name
+from backend_sdk.decomp.registry import Layout, Memory, Rule, rule_name
 from backend_sdk.errors import DecompositionError
-from backend_sdk.graph import GraphBuilder, Origin, Value
-from backend_sdk.graph.runnable import bound_symbols
+from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
 from backend_sdk.pipeline.claim import Claims, ask_about
 from backend_sdk.pipeline.options import Options
-from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, NATIVE, NodeReport
+from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE, NodeReport
 from backend_sdk.pipeline.rule_call import Stranger, advice, call_rule, leaves, shown_result
-from backend_sdk.spec import Prim, SymExpr, TensorType, building, differ
+from backend_sdk.spec import Prim, Shape, SymExpr, TensorType, building, differ
+from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat import decompositions
 from backend_sdk.torch_compat.ops import has_effect, is_higher_order, is_overload, is_random, name_arguments
 
@@ -41,6 +41,9 @@ _TRACING_ONLY = frozenset(
         torch.ops.aten.sym_constrain_range_for_size.default,
     }
 )
+
+# Checks of numbers. They raise, and compute nothing.
+_CHECKS = frozenset({torch.ops.aten._assert_scalar.default})
 
 
 @dataclass
@@ -81,8 +84,10 @@ class Dialect:
                 report.verdict = FALLBACK
                 report.reasons = list(dict.fromkeys([*report.reasons, *refusals]))
             elif living:
-                computing = [node for node in living if not is_structural(node.target)]
-                report.verdict = NATIVE if len(computing) <= 1 else DECOMPOSED
+                hosted = [node.meta["host"] for node in living if "host" in node.meta]
+                computing = [node for node in living if "host" not in node.meta and not is_structural(node.target)]
+                report.reasons = list(dict.fromkeys([*report.reasons, *hosted]))
+                report.verdict = HOST if len(hosted) == len(living) else NATIVE if len(computing) <= 1 else DECOMPOSED
         return [report for report, _ in self.work]
 
 
@@ -125,7 +130,6 @@ class _Translation:
         self._claims = Claims(backend, captured.kind)
         self._builder = GraphBuilder(self._claims.composite)
         self._attributes: dict[str, Any] = {}
-        self._symbols: set[str] = set()
         self._key: Value | None = None
         self._streams = 0
         self._work: list[tuple[NodeReport, list[fx.Node]]] = []
@@ -153,17 +157,14 @@ class _Translation:
             check_device(value, name, self._backend.device, self._backend.name)
             result = self._builder.input(name, tensor_type(value))
             result.node.meta["boundary"] = boundary_type(value)
-            self._learn_symbols(result.type)
+            self._builder.bind(result.type)
             return result
         inner = self._builder.graph.placeholder(name)
         number = dim_of(value)
         inner.meta["type"] = number
         inner.meta["origin"] = Origin("")
-        self._learn_symbols(number)
+        self._builder.bind(number)
         return number if isinstance(number, SymExpr) else inner
-
-    def _learn_symbols(self, type: Any) -> None:
-        self._symbols |= bound_symbols([("", type)]).keys()
 
     def _constant(self, module: fx.GraphModule, node: fx.Node) -> Any:
         target: Any = module
@@ -209,11 +210,17 @@ class _Translation:
             return None
         value = node.meta.get("val")
         number = dim_of(value)
-        if isinstance(number, (int, float)) or (isinstance(number, SymExpr) and number.symbols <= self._symbols):
+        if isinstance(number, (int, float)) or (
+            isinstance(number, SymExpr) and number.symbols <= self._builder.symbols
+        ):
             return number
         args = _substitute(node.args, values)
         kwargs = _substitute(node.kwargs, values)
         expected = _types(value)
+        if target in _CHECKS:
+            self._foreign(node, args, kwargs, expected)
+            self._builder.added[-1].meta["host"] = "the host checks a number, and raises as eager does"
+            return None
         undescribed = "val" not in node.meta and is_higher_order(target) and bool(node.users)
         if undescribed:
             # Calls that torch inserts while it partitions (saving a random state) carry no fake value.
@@ -317,6 +324,7 @@ class _Translation:
             return result
         result = self._with_masked_results(node, result, expected)
         self._check_result(rule, node.target, args, kwargs, result, expected)
+        self._define_open(result, expected)
         ask_about(self._builder.added[start:], self._claims)
         return result
 
@@ -359,6 +367,7 @@ class _Translation:
         if isinstance(expected, tuple) and isinstance(result, (list, tuple)):
             result = tuple(result)
         self._check_result(None, target, args, kwargs, result, expected)
+        self._define_open(result, expected)
         return True, result
 
     def _eager(self, node: fx.Node, args: Any, kwargs: Any, expected: Any, reason: str) -> Any:
@@ -394,11 +403,9 @@ class _Translation:
 
     def _bind_sizes(self, made: fx.Node) -> None:
         """Remember which sizes only this call's data decides: whoever computes with them comes after it."""
-        before = frozenset(self._symbols)
-        type = made.meta["type"]
-        self._learn_symbols(type)
-        if self._symbols != before:
-            made.meta["binds"] = self._symbols - before
+        new = self._builder.bind(made.meta["type"])
+        if new:
+            made.meta["binds"] = new
 
     # ---- questions and checks
 
@@ -421,6 +428,20 @@ class _Translation:
             location=self._builder.origin.location,
             hint=f"a rule may keep no value between calls; the rules of the backend's plugin: {suspects}",
         )
+
+    def _define_open(self, result: Any, expected: Any) -> None:
+        """Bind the sizes that torch left open and a rule's result has as an expression."""
+        if isinstance(expected, tuple):
+            for item, type in zip(result, expected, strict=True):
+                self._define_open(item, type)
+            return
+        pairs: list[tuple[Any, Any]] = [(result, expected)]
+        if isinstance(result, Value) and isinstance(expected, TensorType):
+            pairs = list(zip(result.shape, expected.shape, strict=True))
+        with building(self._builder):
+            for found, number in pairs:
+                if is_open(number):
+                    define(number, found)
 
     def _with_masked_results(self, node: fx.Node, result: Any, expected: Any) -> Any:
         """Zeros for the gradients that ``output_mask`` leaves out: eager gives an undefined tensor there, which
@@ -542,13 +563,30 @@ def _layout(value: torch.Tensor) -> tuple[Any, ...] | None:
     return tuple(map(dim_of, value.stride())) if value.layout == torch.strided else None
 
 
-def _memory(node: fx.Node) -> tuple[tuple[bool, Any], ...]:
-    """Whether eager's tensor is contiguous, and its storage offset, for each tensor argument of a captured call."""
-    values: list[Any] = []
-    fx.node.map_arg((node.args, node.kwargs), lambda inner: values.append(inner.meta.get("val")))
-    return tuple(
-        (value.is_contiguous(), dim_of(value.storage_offset())) for value in values if isinstance(value, torch.Tensor)
-    )
+def _memory(node: fx.Node) -> Memory:
+    operands: list[Any] = []
+    fx.node.map_arg((node.args, node.kwargs), lambda inner: operands.append(inner.meta.get("val")))
+    value = node.meta["val"]
+    return Memory(_layouts(operands), _layouts(value if isinstance(value, (tuple, list)) else (value,)))
+
+
+def _layouts(values: Iterable[Any]) -> tuple[Layout, ...]:
+    found = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            shape, strides = tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride()))
+            found.append(Layout(_is_contiguous(shape, strides), strides, dim_of(value.storage_offset())))
+    return tuple(found)
+
+
+def _is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Whether it is known: torch's own question makes a guard of it, which a size that the data decide cannot have."""
+    step: Dim = 1
+    for size, stride in reversed(list(zip(shape, strides, strict=True))):
+        if size != 1 and stride != step:
+            return 0 in shape
+        step = step * size
+    return True
 
 
 def _describe_call(target: Any, args: Any, kwargs: Any) -> str:

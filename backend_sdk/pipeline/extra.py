@@ -42,5 +42,5 @@ def run_pass(extra: Pass, graph: fx.Graph, backend: Backend, kind: str) -> None:
 
 
 def is_placed(node: fx.Node) -> bool:
-    """Whether a call of an op outside the contract is accounted for: claimed, or left to eager with a reason."""
-    return "call" in node.meta or "refusal" in node.meta
+    """Whether a call of an op outside the contract is claimed, or left to eager or the host with a reason."""
+    return not node.meta.keys().isdisjoint(("call", "refusal", "host"))

@@ -169,11 +169,16 @@ def _binders_of(node: fx.Node, binders: dict[str, fx.Node]) -> list[fx.Node]:
     return [binders[symbol] for symbol in used & binders.keys()]
 
 
+def is_native(node: fx.Node) -> bool:
+    """Whether the backend runs a call: it was not refused, and it is no host step."""
+    return "refusal" not in node.meta and "host" not in node.meta
+
+
 def _native(nodes: list[fx.Node]) -> set[fx.Node]:
     """The nodes that the backend runs. Picking a result out of a tuple goes with the call that made it."""
     native: set[fx.Node] = set()
     for node in nodes:
-        if node.args[0] in native if node.target is operator.getitem else "refusal" not in node.meta:
+        if node.args[0] in native if node.target is operator.getitem else is_native(node):
             native.add(node)
     return native
 

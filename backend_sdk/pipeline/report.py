@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# Who runs an aten node: the backend as one op, the backend as several ops, eager (in part or whole), or nobody,
-# because it moves no data in the dialect.
-NATIVE, DECOMPOSED, FALLBACK, FREE = "native", "decomposed", "fallback", "free"
+# Who runs an aten node: the backend as one op, the backend as several ops, eager (in part or whole), the host, which
+# reads a number or checks one and computes nothing, or nobody, because it moves no data in the dialect.
+NATIVE, DECOMPOSED, FALLBACK, HOST, FREE = "native", "decomposed", "fallback", "host", "free"
+VERDICTS = (NATIVE, DECOMPOSED, FALLBACK, HOST, FREE)
 
 
 @dataclass
@@ -62,7 +63,7 @@ class GraphReport:
     def counts(self) -> dict[str, int]:
         """Number of nodes by verdict."""
         counted = Counter(node.verdict for node in self.nodes)
-        return {verdict: counted.get(verdict, 0) for verdict in (NATIVE, DECOMPOSED, FALLBACK, FREE)}
+        return {verdict: counted.get(verdict, 0) for verdict in VERDICTS}
 
     @property
     def vendor_rules(self) -> list[str]:

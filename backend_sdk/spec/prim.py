@@ -55,6 +55,11 @@ class building:
         _ACTIVE.builder = self._outer
 
 
+def active_builder() -> Builder | None:
+    """The builder of the innermost `building` context of this thread, or None."""
+    return _ACTIVE.builder
+
+
 @dataclass(frozen=True)
 class Sample:
     """One example call: operands by position, attributes by keyword."""

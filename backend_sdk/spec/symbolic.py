@@ -105,6 +105,20 @@ class SymExpr:
         )
 
 
+def smaller(left: Dim, right: Dim) -> Dim:
+    """The smaller of two sizes."""
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return _number(torch_symbolic.smaller(_expr(left), _expr(right)))
+
+
+def larger(left: Dim, right: Dim) -> Dim:
+    """The larger of two sizes."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return _number(torch_symbolic.larger(_expr(left), _expr(right)))
+
+
 def symbol(name: str) -> SymExpr:
     """The bare symbol called ``name``, a size."""
     import sympy

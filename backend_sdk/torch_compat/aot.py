@@ -5,7 +5,8 @@ Does not: compile them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -61,6 +62,21 @@ def compile_ahead_of_time(
         decompositions={},
         keep_inference_input_mutations=False,
     )
+
+
+@contextlib.contextmanager
+def open_sizes(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Within, `compile_ahead_of_time` captures sizes and numbers that only the data decide, as it does for Dynamo under
+    ``capture_dynamic_output_shape_ops`` and ``capture_scalar_outputs``. Gives what stands for ``tensors`` there; their
+    own sizes stay numbers.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    environment = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    mode = FakeTensorMode(shape_env=environment)
+    with torch._guards.tracing(torch._guards.TracingContext(mode)):
+        yield [mode.from_tensor(tensor, static_shapes=True) for tensor in tensors]
 
 
 def visible_output_count(graph: fx.GraphModule) -> int:

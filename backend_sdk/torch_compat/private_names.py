@@ -32,6 +32,12 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "training: no backward graphs",
     ),
     PrivateName(
+        "torch._assert_async",
+        f"{_HERE}.checks",
+        "a check of data that both Dynamo and export keep in the graph",
+        "backend_sdk.traceable: functions that check their operands",
+    ),
+    PrivateName(
         "torch._dynamo.backends.common:_is_wrapped_bw_compiler",
         f"{_HERE}.aot",
         "marks a backward compiler that keeps Dynamo out by itself",

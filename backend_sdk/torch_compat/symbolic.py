@@ -63,6 +63,20 @@ def modulo(numerator: Any, denominator: Any) -> Any:
     return PythonMod(numerator, denominator)
 
 
+def smaller(left: Any, right: Any) -> Any:
+    """The smaller of two expressions, in torch's own form."""
+    from torch.utils._sympy.functions import Min
+
+    return Min(left, right)
+
+
+def larger(left: Any, right: Any) -> Any:
+    """The larger of two expressions, in torch's own form."""
+    from torch.utils._sympy.functions import Max
+
+    return Max(left, right)
+
+
 def evaluate(source: str, symbols: Mapping[str, int | float]) -> int | float:
     """Evaluate source that `python_source` printed."""
     return eval(_compiled(source), {"math": math, "torch": torch}, dict(symbols))  # type: ignore[no-any-return]

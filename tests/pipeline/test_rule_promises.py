@@ -451,6 +451,13 @@ def test_each_rule_of_ours_can_be_called_like_its_overload():
     assert len(faults) > 500
 
 
+def test_each_module_of_rules_bears_an_overload_that_torch_lacks():
+    all_rules()
+    modules = [module for name, module in sys.modules.items() if name.startswith("backend_sdk.decomp.")]
+    assert len(modules) > 20
+    assert [module.__name__ for module in modules if vars(module).get("aten", named_aten) is not named_aten] == []
+
+
 def test_an_overload_that_torch_lacks_is_named_and_equals_nothing_that_a_graph_calls():
     assert named_aten.add.Tensor is aten.add.Tensor
     for absent in (named_aten.no_such_op.default, named_aten.add.no_such_overload):
