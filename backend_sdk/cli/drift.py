@@ -16,6 +16,7 @@ from backend_sdk.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
     from backend_sdk.coverage.drift import Drift
+    from backend_sdk.coverage.op_info_names import OpInfoNames
 
 
 def command(
@@ -44,15 +45,17 @@ def command(
         raise OptionError("--write and --from exclude each other: --write compares nothing")
     # torch warns of deprecated ops, in C++, as their kernels are looked at. Read when torch is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from backend_sdk.coverage import baseline
+    from backend_sdk.coverage.op_info_names import OpInfoNames
 
-    if write is not None:
-        _write(write)
-        return
-    before = baseline.chosen(since)
-    from backend_sdk.coverage.drift import drift_since
+    # Started before torch is imported here: each takes seconds.
+    with OpInfoNames() as names:
+        if write is not None:
+            _write(write, names)
+            return
+        from backend_sdk.coverage.baseline import chosen
+        from backend_sdk.coverage.drift import drift_since
 
-    drift = drift_since(before)
+        drift = drift_since(chosen(since), names.result)
     if json:
         print_json(drift.to_json())
     else:
@@ -60,7 +63,7 @@ def command(
     raise typer.Exit(CHECK_FAILED if drift.uncovered else FINE)
 
 
-def _write(path: Path) -> None:
+def _write(path: Path, names: OpInfoNames) -> None:
     from backend_sdk.coverage import baseline
     from backend_sdk.coverage.verdict import verdicts
     from backend_sdk.errors import OptionError
@@ -70,7 +73,7 @@ def _write(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OptionError(f"cannot write {path}: {error.strerror}") from error
-    made = baseline.capture(verdicts())
+    made = baseline.capture(verdicts(), names.result)
     if made.op_infos is None:
         raise OptionError(
             "a baseline names torch's OpInfos, and torch's catalogue of them cannot be imported",

@@ -11,10 +11,7 @@ import hashlib
 import itertools
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,17 +181,17 @@ def chosen(name: str | None) -> Baseline:
     return found
 
 
-def capture(covered: Sequence[Covered], to_compare_with: Baseline | None = None) -> Baseline:
-    """The baseline of the installed torch, with its verdicts. ``op_infos`` is None without the extra `test`.
+def capture(
+    covered: Sequence[Covered], op_infos: Callable[[], list[str] | None], to_compare_with: Baseline | None = None
+) -> Baseline:
+    """The baseline of the installed torch, with its verdicts; ``op_infos()`` gives the names of its OpInfos.
 
     What torch's decompositions reach is left out where ``to_compare_with`` does not know it either, which saves time.
     """
     known = to_compare_with.overloads if to_compare_with is not None else {}
-    with ThreadPoolExecutor(1) as pool:
-        names = pool.submit(_op_info_names)
-        ops = aten_overloads()
-        facts = {one.overload: _fact(ops[one.overload], one, known.get(one.overload)) for one in covered}
-        return Baseline(installed_version(), facts, names.result())
+    ops = aten_overloads()
+    facts = {one.overload: _fact(ops[one.overload], one, known.get(one.overload)) for one in covered}
+    return Baseline(installed_version(), facts, op_infos())
 
 
 def _fact(op: Any, covered: Covered, known: Fact | None) -> Fact:
@@ -218,28 +215,3 @@ def _reaches(op: Any) -> tuple[str, ...] | None:
             # A guess that made no sense: another may.
             continue
     return None
-
-
-_NAMES = """\
-import json, sys
-from backend_sdk.errors import OptionError
-from backend_sdk.torch_compat.op_catalogue import op_infos
-try:
-    names = list(op_infos())
-except OptionError:
-    names = None
-json.dump(names, sys.stdout)
-"""
-
-
-def _op_info_names() -> list[str] | None:
-    """Names of the OpInfos, read in a process of its own: importing the catalogue takes as long as all the rest."""
-    child = subprocess.run([sys.executable, "-c", _NAMES], capture_output=True, text=True, check=False)
-    try:
-        names: list[str] | None = json.loads(child.stdout)
-    except ValueError as error:
-        raise OptionError(
-            "torch's catalogue of sample calls cannot be read: "
-            + (child.stderr.splitlines() or [f"exit code {child.returncode}"])[-1]
-        ) from error
-    return names

@@ -6,7 +6,7 @@ Does not: read or write baselines (`baseline` does), or run anything: a proof by
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -75,11 +75,11 @@ class Drift:
         }
 
 
-def drift_since(before: Baseline) -> Drift:
-    """The changes from a release to the installed torch."""
+def drift_since(before: Baseline, op_infos: Callable[[], list[str] | None]) -> Drift:
+    """The changes from a release to the installed torch, the names of whose OpInfos ``op_infos()`` gives."""
     supported = {version: Baseline.read(path).overloads for version, path in committed().items()}
     covered = verdicts()
-    return compare(before, capture(covered, before), covered, all_rules(), supported)
+    return compare(before, capture(covered, op_infos, before), covered, all_rules(), supported)
 
 
 def compare(

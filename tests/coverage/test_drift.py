@@ -13,11 +13,13 @@ import pytest
 import torch
 
 from backend_sdk import cli
-from backend_sdk.coverage import baseline, drift
+from backend_sdk.coverage import baseline, drift, op_info_names
 from backend_sdk.coverage.baseline import Baseline, Fact
 from backend_sdk.coverage.drift import Kind, compare
+from backend_sdk.coverage.op_info_names import OpInfoNames
 from backend_sdk.coverage.verdict import Covered, Verdict, verdicts
 from backend_sdk.decomp.registry import all_rules
+from backend_sdk.errors import OptionError
 from backend_sdk.torch_compat import op_catalogue
 from backend_sdk.torch_compat.ops import AbsentOverload
 from backend_sdk.torch_compat.overloads import aten_overloads
@@ -34,7 +36,7 @@ def covered():
 
 @pytest.fixture(scope="module")
 def installed(covered):
-    return baseline.capture(covered)
+    return baseline.capture(covered, lambda: list(op_catalogue.op_infos()))
 
 
 @pytest.fixture
@@ -88,11 +90,11 @@ def test_torchs_decompositions_are_seen(installed):
 
 @pytest.fixture(scope="module")
 def since_the_other():
-    return drift.drift_since(baseline.chosen(OTHER))
+    return drift.drift_since(baseline.chosen(OTHER), lambda: list(op_catalogue.op_infos()))
 
 
 def test_from_the_other_release_everything_is_covered(run, since_the_other, monkeypatch):
-    monkeypatch.setattr(drift, "drift_since", lambda before: since_the_other)
+    monkeypatch.setattr(drift, "drift_since", lambda before, op_infos: since_the_other)
     code, out, err = run("--from", OTHER, "--json")
     found = json.loads(out)
     assert [change for change in found["changes"] if not change["covered"]] == []
@@ -110,7 +112,7 @@ def test_from_the_other_release_everything_is_covered(run, since_the_other, monk
 
 
 def test_the_text_names_each_change_and_ends_with_the_sum(run, since_the_other, monkeypatch):
-    monkeypatch.setattr(drift, "drift_since", lambda before: since_the_other)
+    monkeypatch.setattr(drift, "drift_since", lambda before, op_infos: since_the_other)
     code, out, _ = run("--from", OTHER)
     assert code == 0
     for part in ("new overload (", "changed decomposition (", "aten.celu.default", "not compared: ", f"to {INSTALLED}"):
@@ -322,7 +324,7 @@ def test_the_command_fails_for_what_is_not_covered(run, tmp_path, installed, mon
     before = Baseline("1.0.0", dict(installed.overloads), installed.op_infos)
     edited("aten.add.Tensor", schema="(Tensor self) -> Tensor")(before)
     path.write_text(before.text())
-    monkeypatch.setattr(drift, "capture", lambda covered, before: installed)
+    monkeypatch.setattr(drift, "capture", lambda covered, op_infos, before: installed)
     monkeypatch.setitem(drift.all_rules(), torch.ops.aten.add.Tensor, lambda out, x: x)
     code, out, _ = run("--from", str(path))
     assert code == 1
@@ -346,7 +348,7 @@ def test_write_makes_the_same_file_each_time_in_little_time(run, tmp_path, insta
 
 
 def test_write_needs_the_catalogue(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(baseline, "_op_info_names", lambda: None)
+    monkeypatch.setattr(OpInfoNames, "result", lambda self: None)
     code, _, err = run("--write", str(tmp_path / "x.json"))
     assert code == 2 and "backend-sdk[test]" in err
     assert not (tmp_path / "x.json").exists()
@@ -358,8 +360,16 @@ def test_write_says_where_it_cannot(run, tmp_path):
     assert code == 2 and "cannot write" in err
 
 
-def test_the_names_of_op_infos_are_the_catalogues():
-    assert baseline._op_info_names() == list(op_catalogue.op_infos())
+def test_op_infos_are_read_in_a_process_that_may_fail(monkeypatch):
+    with OpInfoNames() as names:
+        assert names.result() == list(op_catalogue.op_infos())
+    monkeypatch.setattr(op_info_names, "_CHILD", "raise SystemExit('out of memory')")
+    with OpInfoNames() as names, pytest.raises(OptionError, match="cannot be read: out of memory"):
+        names.result()
+    monkeypatch.setattr(op_info_names, "_CHILD", "import time; time.sleep(600)")
+    with OpInfoNames() as names:
+        child = names._child
+    assert child.returncode is not None
 
 
 BROKEN = {
@@ -415,5 +425,5 @@ def test_the_newest_older_release_is_compared_with(monkeypatch, installed_releas
 
 def test_without_an_older_release_it_says_what_there_is(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.13.0")
-    with pytest.raises(Exception, match=r"no baseline of a release before the installed torch 2\.13\.0.*2\.14\.1"):
+    with pytest.raises(OptionError, match=r"no baseline of a release before the installed torch 2\.13\.0.*2\.14\.1"):
         baseline.chosen(None)
