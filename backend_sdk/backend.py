@@ -27,7 +27,7 @@ from backend_sdk.prims import CONTRACT
 from backend_sdk.runtime.device import HOST, Device
 from backend_sdk.runtime.function_kernel import function_kernel, node_location
 from backend_sdk.spec import Prim, TensorType
-from backend_sdk.torch_compat.ops import is_overload, schema_arguments
+from backend_sdk.torch_compat.ops import call_forms, is_overload, parameters
 
 _MARK = "__backend_sdk_implementations__"
 
@@ -104,23 +104,13 @@ def _check_implementation(op: Op, function: Callable[..., Any]) -> None:
 
 def _check_overload(op: Any, function: Callable[..., Any]) -> None:
     """Both ways in which a captured graph calls an overload must do: with all arguments, and without defaults."""
-    arguments = schema_arguments(op)
-    positional = [argument for argument in arguments if not argument.keyword_only]
-    keywords = [argument for argument in arguments if argument.keyword_only]
-    while positional and not positional[-1].required:
-        positional.pop()
-    shortest = [argument.name for argument in positional], [one.name for one in keywords if one.required]
-    longest = [one.name for one in arguments if not one.keyword_only], [one.name for one in keywords]
-    for operands, attributes in (longest, shortest):
+    for operands, attributes in call_forms(op):
         try:
             inspect.signature(function).bind(*operands, **dict.fromkeys(attributes))
         except TypeError as error:
-            takes = [one.name + ("" if one.required else "=...") for one in arguments if not one.keyword_only]
-            takes += ["*"] if keywords else []
-            takes += [one.name + ("" if one.required else "=...") for one in keywords]
             raise RegistryError(
                 f"@implements(torch.ops.{op}): {function.__name__}() cannot be called like the op: {error}",
-                hint=f"def {op_name(op).split('.')[1]}({', '.join(takes)}):",
+                hint=f"def {op_name(op).split('.')[1]}({parameters(op)}):",
             ) from None
 
 

@@ -78,6 +78,7 @@ class Explanation:
             counts = ", ".join(f"{number} {verdict}" for verdict, number in graph.counts.items())
             lines.append(f"{graph.kind} graph on sdk:{graph.backend}: {len(graph.nodes)} nodes ({counts})")
             lines.append(f"  {graph.sizes}")
+            lines += [f"  rule: {rule}" for rule in graph.vendor_rules]
             for node in graph.nodes:
                 if node.verdict == FALLBACK:
                     lines.append(f"  eager: {node.op}" + (f" at {node.location}" if node.location else ""))

@@ -41,7 +41,7 @@ def partition_chain() -> Number:
     """Seconds to partition a chain of 4,000 nodes in which the backend refuses every 8th."""
     from backend_sdk import Backend, Node, Support, no, prims
     from backend_sdk.contract import YES
-    from backend_sdk.decomp import rules_with
+    from backend_sdk.decomp import all_rules
     from backend_sdk.pipeline.capture import INFERENCE, Captured
     from backend_sdk.pipeline.decompose import decompose
     from backend_sdk.pipeline.options import Options
@@ -65,7 +65,7 @@ def partition_chain() -> Number:
     backend = EveryEighth()
     seconds = []
     for _ in range(5):
-        dialect = decompose(captured, backend, rules_with({}), Options())
+        dialect = decompose(captured, backend, all_rules(), Options())
         start = time.perf_counter()
         steps = partition(dialect, backend, may_demote=True)
         seconds.append(time.perf_counter() - start)

@@ -23,6 +23,7 @@ COMMANDS = (
     "list",
     "doctor",
     "coverage",
+    "drift",
     "spec",
     "explain",
     "demo",

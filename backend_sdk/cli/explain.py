@@ -127,6 +127,8 @@ def _print_graph(graph: GraphReport, show_all: bool) -> None:
     counts = ", ".join(f"{number} {verdict}" for verdict, number in graph.counts.items())
     screen.print(f"{graph.kind} graph on sdk:{graph.backend}: {len(graph.nodes)} nodes ({counts})")
     screen.print(f"  {graph.sizes}")
+    for rule in graph.vendor_rules:
+        screen.print(f"  rule: {rule}")
     nodes = graph.nodes if show_all else [node for node in graph.nodes if node.verdict == "fallback"]
     if not nodes:
         return

@@ -110,7 +110,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         """
         _copy_from.* _copy_from_and_resize.* _has_same_storage_numel.* _lazy_clone.* _pin_memory.* is_pinned.*
         pin_memory.* _resize_output.* resize_as.* set.* set_data.* is_set_to.* from_file.* record_stream.*
-        _debug_has_internal_overlap.* _has_compatible_shallow_copy_type.* storage_offset.*
+        shallow_copy_data.* _debug_has_internal_overlap.* _has_compatible_shallow_copy_type.* storage_offset.*
         sym_storage_offset.* stride.* sym_stride.* size.* sym_size.* numel.* sym_numel.* dim.* _version.*
         data.* is_contiguous.* sym_is_contiguous.* is_same_size.* output_nr.* _cast_* slice_inverse.* lift*.*
         _shape_as_tensor.* _dim_arange.* _reshape_from_tensor.* _new_zeros_with_same_feature_meta.*

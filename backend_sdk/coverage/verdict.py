@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from backend_sdk.coverage.scope import out_of_scope
-from backend_sdk.decomp import rules_with
+from backend_sdk.decomp import all_rules
 from backend_sdk.prims import CONTRACT
 from backend_sdk.spec import Composite
 from backend_sdk.torch_compat.ops import is_check
@@ -42,12 +42,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Covered:
-    """The verdict of one overload. ``how`` says by what; ``reason`` is the class of an overload out of scope."""
+    """The verdict of one overload. ``how`` says by what; ``reason`` is the class of an overload out of scope.
+
+    ``rests_on_torch``: its way to the contract starts with torch's decomposition.
+    """
 
     overload: str
     verdict: Verdict
     how: str
     reason: str = ""
+    rests_on_torch: bool = False
 
 
 def verdicts() -> list[Covered]:
@@ -57,7 +61,7 @@ def verdicts() -> list[Covered]:
     for name, op in overloads.items():
         if not is_mutable(op):
             functional[base_name(op)].append(name)
-    rules = rules_with({})
+    rules = all_rules()
     found: dict[str, Covered] = {}
     # In-place and out= overloads come last: they share the fate of what they compute.
     for name, op in sorted(overloads.items(), key=lambda item: is_mutable(item[1])):
@@ -84,7 +88,7 @@ def _of_functional(name: str, op: Any, rules: Mapping[Any, Any]) -> Covered:
         return Covered(
             name, Verdict.NONE, "no rule of ours or torch's, and no row of the table of what is out of scope"
         )
-    return Covered(name, Verdict.VIEW if op.is_view else Verdict.DECOMPOSED, source)
+    return Covered(name, Verdict.VIEW if op.is_view else Verdict.DECOMPOSED, source, rests_on_torch=True)
 
 
 def _of_mutable(name: str, op: Any, found: Mapping[str, Covered], functional: Mapping[str, list[str]]) -> Covered:
@@ -98,7 +102,8 @@ def _of_mutable(name: str, op: Any, found: Mapping[str, Covered], functional: Ma
     if outside is not None:
         return Covered(name, Verdict.OUT_OF_SCOPE, outside.why, outside.reason.value)
     if has_composite_kernel(op) or has_torch_rule(op):
-        return Covered(name, Verdict.FUNCTIONALIZED, "by torch's own kernel, made of functional ops")
+        how = "by torch's own kernel, made of functional ops"
+        return Covered(name, Verdict.FUNCTIONALIZED, how, rests_on_torch=True)
     return Covered(name, Verdict.NONE, "writes into an argument, and no functional overload has its name")
 
 

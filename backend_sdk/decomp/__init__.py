@@ -3,6 +3,6 @@
 Does not: run them (the pipeline does) or say what a backend claims.
 """
 
-from backend_sdk.decomp.registry import RULES, decomposition, rule_of, rules_with
+from backend_sdk.decomp.registry import RULES, all_rules, decomposition, rule_of
 
-__all__ = ["RULES", "decomposition", "rule_of", "rules_with"]
+__all__ = ["RULES", "all_rules", "decomposition", "rule_of"]

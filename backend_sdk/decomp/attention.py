@@ -14,8 +14,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
 from backend_sdk.spec import SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _mask_4d(mask: Value | None) -> Value | None:

@@ -17,8 +17,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant
 from backend_sdk.spec import TensorType
 from backend_sdk.spec.symbolic import is_symbolic
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 _INTEGER_OF_WIDTH = {dtype.itemsize: dtype for dtype in dtypes.SIGNED_DTYPES}
 
@@ -33,7 +32,7 @@ def _is_negative(x: Value) -> Any:
     return prims.lt(bits, constant(bits, 0))
 
 
-@decomposition(aten.signbit.default, torch.ops.prims.signbit.default)
+@decomposition(aten.signbit.default, prims_of_torch.signbit.default)
 def signbit(out: TensorType, x: Value) -> Any:
     if x.dtype == torch.bool:
         return constant(x, False)
@@ -46,7 +45,7 @@ def copysign(out: TensorType, x: Value, y: Any) -> Any:
     return prims.select(_is_negative(spread(y, out.shape, out.dtype)), prims.neg(magnitude), magnitude)
 
 
-@decomposition(aten.nextafter.default, torch.ops.prims.nextafter.default)
+@decomposition(aten.nextafter.default, prims_of_torch.nextafter.default)
 def nextafter(out: TensorType, x: Value, y: Value) -> Any:
     start, goal = spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype)
     bits, zero = _bits(start), constant(start, 0.0)
@@ -64,7 +63,7 @@ def nextafter(out: TensorType, x: Value, y: Value) -> Any:
     return prims.select(unordered, prims.add(start, goal), value)
 
 
-@decomposition(aten.frexp.Tensor, torch.ops.prims.frexp.default)
+@decomposition(aten.frexp.Tensor, prims_of_torch.frexp.default)
 def frexp(out: tuple[TensorType, TensorType], x: Value) -> Any:
     """Fields of IEEE 754: the exponent is read off and replaced by that of [0.5, 1)."""
     fraction = dtypes.fraction_bits(x.dtype)
@@ -105,7 +104,7 @@ def hash_tensor(out: TensorType, x: Value, dim: Any = (), *, keepdim: bool = Fal
 
 def _folded(x: Value, axis: int) -> Value:
     """x with its ``axis`` at size 1: halves are laid over one another until one element is left."""
-    size = x.shape[axis]
+    size: Any = x.shape[axis]
     if size == 0:
         return prims.full(shape=(*x.shape[:axis], 1, *x.shape[axis + 1 :]), value=0, dtype=x.dtype)  # type: ignore[no-any-return]
     while size > 1:

@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp import elementwise, reduction, torch_prims
 from backend_sdk.decomp.promotion import spread
@@ -20,8 +18,7 @@ from backend_sdk.decomp.registry import RULES, Rule, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import Dim, Shape, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 
 def _is_complex(item: Any) -> bool:
@@ -47,6 +44,8 @@ def _either(for_complex: Rule, for_real: Rule | None) -> Rule:
         return for_real(out, *args, **kwargs) if for_real is not None else NotImplemented
 
     rule.__name__ = for_complex.__name__
+    # Whose signature `inspect` shows for it.
+    rule.__wrapped__ = for_real or for_complex  # type: ignore[attr-defined]
     return rule
 
 
@@ -73,8 +72,8 @@ def _magnitude(x: Value) -> Any:
     aten._conj_copy.default,
     aten._conj_physical.default,
     aten.conj_physical.default,
-    torch.ops.prims.conj.default,
-    torch.ops.prims.conj_physical.default,
+    prims_of_torch.conj.default,
+    prims_of_torch.conj_physical.default,
 )
 def conj(out: TensorType, x: Value) -> Any:
     return _conjugate(x)
@@ -95,12 +94,12 @@ def zeros(out: TensorType, size: Any, **_: Any) -> Any:
     return prims.full(shape=out.shape, value=0, dtype=out.dtype)
 
 
-@decomposition(torch.ops.prims.real.default)
+@decomposition(prims_of_torch.real.default)
 def real(out: TensorType, x: Value) -> Any:
     return prims.real(x)
 
 
-@decomposition(torch.ops.prims.imag.default)
+@decomposition(prims_of_torch.imag.default)
 def imag(out: TensorType, x: Value) -> Any:
     return prims.imag(x)
 
@@ -153,7 +152,7 @@ def view_as_complex(out: TensorType, x: Value) -> Any:
 # ---- magnitude and direction
 
 
-@_of_complex(aten.abs.default, torch.ops.prims.abs.default)
+@_of_complex(aten.abs.default, prims_of_torch.abs.default)
 def abs(out: TensorType, x: Value) -> Any:
     return _magnitude(x)
 
@@ -184,7 +183,7 @@ def isinf(out: TensorType, x: Value) -> Any:
     return prims.bitwise_or(real, imag)
 
 
-@_of_complex(aten.isfinite.default, torch.ops.prims.isfinite.default)
+@_of_complex(aten.isfinite.default, prims_of_torch.isfinite.default)
 def isfinite(out: TensorType, x: Value) -> Any:
     real, imag = (prims.is_finite(part) for part in _parts(x))
     return prims.bitwise_and(real, imag)
@@ -225,7 +224,7 @@ def silu_backward(out: TensorType, grad: Value, x: Value) -> Any:
     return prims.mul(grad, _conjugate(slope))
 
 
-@_of_complex(aten.log10.default, torch.ops.prims.log10.default)
+@_of_complex(aten.log10.default, prims_of_torch.log10.default)
 def log10(out: TensorType, x: Value) -> Any:
     return scaled(prims.log(cast(x, out.dtype)), 1.0 / math.log(10.0))
 
@@ -268,6 +267,6 @@ def var_mean(
     return variance, reduction.mean(out[1], x, dim, keepdim)
 
 
-@_of_complex(torch.ops.prims.var.default)
+@_of_complex(prims_of_torch.var.default)
 def prims_var(out: TensorType, x: Value, dims: Any, correction: Any = 1, *, output_dtype: Any = None) -> Any:
     return prims.add(*(torch_prims.var(out, part, dims, correction) for part in _parts(x)))

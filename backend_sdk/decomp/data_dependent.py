@@ -22,8 +22,7 @@ from backend_sdk.graph import Value, read
 from backend_sdk.prims.shorthand import cast, constant, count, stretch, trailing
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import SymExpr
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 @decomposition(aten._local_scalar_dense.default, aten.item.default)
@@ -130,7 +129,7 @@ def _row_ranks(x: Value, width: int) -> Value:
         # Ranks are less than the number of rows: the pair as a number of two digits.
         joined = _ranks(prims.add(prims.mul(left, constant(left, rows)), right))
         ranks = joined if paired == width else prims.concat(joined, slice_axis(ranks, 1, paired, width), axis=1)
-        width = ranks.shape[1]
+        width -= width // 2
     return prims.reshape(ranks, shape=(rows,))  # type: ignore[no-any-return]
 
 

@@ -16,8 +16,7 @@ from backend_sdk.prims.matrices import product, transpose
 from backend_sdk.prims.shorthand import cast, constant, scaled, stretch
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import Dim
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # The codes of cdist's ``compute_mode`` (ATen/native/Distance.cpp), and the number of points from which eager computes
 # the Euclidean distance by a matrix product when it may.

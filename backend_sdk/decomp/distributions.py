@@ -21,8 +21,7 @@ from backend_sdk.decomp.sampling import exponential_of_rate_one
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled
 from backend_sdk.spec import Shape, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _uniform(key: Value, stream: int, shape: Shape, dtype: torch.dtype) -> Value:

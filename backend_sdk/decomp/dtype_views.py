@@ -16,8 +16,7 @@ from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 _INTEGER_OF_WIDTH = {dtype.itemsize: dtype for dtype in dtypes.SIGNED_DTYPES}
 
@@ -60,7 +59,7 @@ def _join(x: Value, width: int) -> Value:
     return total
 
 
-@decomposition(aten.view.dtype, aten.view_copy.dtype, torch.ops.prims.view_of_dtype.default)
+@decomposition(aten.view.dtype, aten.view_copy.dtype, prims_of_torch.view_of_dtype.default)
 def view_dtype(out: TensorType, x: Value, dtype: torch.dtype) -> Any:
     """Bytes that are neither 0 nor 1 are True as a truth value, and so read as 1 once more."""
     if x.dtype == dtype:

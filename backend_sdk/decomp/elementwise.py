@@ -13,9 +13,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import Prim, TensorType
-
-aten = torch.ops.aten
-
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 # ---- families that differ by one prim: data, not code
 
@@ -495,7 +493,7 @@ def silu_backward(out: TensorType, grad: Value, x: Value) -> Any:
 # ---- conversion
 
 
-@decomposition(aten._to_copy.default, torch.ops.prims.convert_element_type.default)
+@decomposition(aten._to_copy.default, prims_of_torch.convert_element_type.default)
 def to_copy(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
     return cast(x, out.dtype)
 
@@ -508,7 +506,7 @@ def to_copy(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
     aten.lift_fresh.default,
     aten.lift_fresh_copy.default,
     aten.positive.default,
-    torch.ops.prims.view_of.default,
+    prims_of_torch.view_of.default,
 )
 def same(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
     return x

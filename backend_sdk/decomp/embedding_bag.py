@@ -16,8 +16,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, stretch
 from backend_sdk.spec import TensorType
 from backend_sdk.spec.symbolic import Dim, element_count
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # torch's numbers for what is done with a bag.
 _SUM, _MEAN, _MAX = 0, 1, 2

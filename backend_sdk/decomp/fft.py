@@ -6,16 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import axis_of
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, count, scaled
 from backend_sdk.spec import Shape, SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # aten's codes (ATen/native/SpectralOpsUtils.h, fft_norm_mode): none, by the root of the element count, by the count.
 _NONE, _BY_ROOT, _BY_COUNT = 0, 1, 2

@@ -19,8 +19,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import Dim, contiguous_strides, element_count
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # torch's numbers for the modes.
 _LINEAR, _NEAREST, _CUBIC = 0, 1, 2

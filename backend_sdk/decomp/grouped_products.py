@@ -12,8 +12,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import Dim
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _group_of(ends: Value, length: Dim, groups: Dim) -> Value:

@@ -16,8 +16,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, count, stretch, trailing
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import Dim, contiguous_strides
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def wrapped(indices: Value, size: Dim) -> Value:

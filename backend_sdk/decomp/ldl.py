@@ -18,8 +18,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
 from backend_sdk.prims.shorthand import along, cast, constant, stretch
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 @decomposition(aten.linalg_ldl_factor_ex.default, checks=True)

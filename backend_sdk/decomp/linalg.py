@@ -23,8 +23,7 @@ from backend_sdk.prims.linalg import block_reflector
 from backend_sdk.prims.shorthand import along, cast, constant, keepdim, stretch
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import Dim
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def is_static(x: Value) -> bool:
@@ -505,6 +504,23 @@ def linalg_matrix_exp(out: TensorType, x: Value) -> Any:
     if x.dtype not in m.MATRIX_DTYPES:
         return NotImplemented
     return prims.matrix_exp(x)
+
+
+@decomposition(aten.linalg_matrix_sqrth.default)
+def linalg_matrix_sqrth(out: TensorType, x: Value) -> Any:
+    values, vectors = prims.eigh(x)
+    roots = prims.sqrt(prims.maximum(values, constant(values, 0.0)))
+    return m.product(m.scale_columns(vectors, m.with_dtype(roots, x.dtype)), m.adjoint(vectors))
+
+
+@decomposition(aten.linalg_polar.default)
+def linalg_polar(out: tuple[TensorType, TensorType], x: Value) -> Any:
+    """U H = (u vh) (vh* diag(s) vh), of the singular value decomposition u diag(s) vh."""
+    if not is_static(x):
+        return NotImplemented
+    u, values, vh = prims.svd(x, full=False)
+    scaled_rows = m.scale_rows(vh, m.with_dtype(values, x.dtype))
+    return m.product(u, vh), m.product(m.adjoint(vh), scaled_rows)
 
 
 # ---- diagonals

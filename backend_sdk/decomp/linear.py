@@ -15,8 +15,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, scaled
 from backend_sdk.spec import TensorType
 from backend_sdk.spec.symbolic import is_symbolic
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _transposed_weight(y: Value) -> Value | None:

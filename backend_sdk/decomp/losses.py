@@ -17,8 +17,7 @@ from backend_sdk.decomp.searching import positions
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled
 from backend_sdk.spec import Shape, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # torch's numbers for a reduction: 0 is none.
 _MEAN = 1

@@ -24,8 +24,7 @@ from backend_sdk.graph import Value, memory_of
 from backend_sdk.prims.shorthand import cast, constant, trailing
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import contiguous_strides, element_count, is_symbolic
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 
 def _order(mask: Value) -> Value:
@@ -179,7 +178,7 @@ def _start(x: Layout, offset: Any) -> int | None:
     return start if start >= 0 else None
 
 
-@decomposition(aten.as_strided_scatter.default, torch.ops.prims.as_strided_scatter.default, reads_memory=True)
+@decomposition(aten.as_strided_scatter.default, prims_of_torch.as_strided_scatter.default, reads_memory=True)
 def as_strided_scatter(
     out: TensorType,
     memory: Memory,

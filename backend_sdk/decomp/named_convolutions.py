@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from backend_sdk import prims
 from backend_sdk.decomp import linear
 from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _is_of(weight: Value, kernel_size: Any) -> bool:

@@ -12,8 +12,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, count, mean, scaled, stretch
 from backend_sdk.spec import SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 @decomposition(aten.native_layer_norm.default)

@@ -9,8 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
 from backend_sdk.decomp.random import chosen
@@ -18,8 +16,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 Values = Sequence[Value]
 Results = list[list[Value]]

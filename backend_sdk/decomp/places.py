@@ -28,7 +28,7 @@ def never_empty(x: Value, axis: int) -> Value:
 
 def is_true(x: Value) -> Value:
     """Truth as torch sees it: whatever is not 0."""
-    return x if x.dtype == torch.bool else prims.ne(x, constant(x, 0))  # type: ignore[no-any-return]
+    return x if x.dtype == torch.bool else prims.ne(x, constant(x, 0))
 
 
 def true_places(mask: Value, number: Dim) -> Value:

@@ -16,8 +16,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, count, scaled
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import Dim
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _each(values: Any, spatial: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:

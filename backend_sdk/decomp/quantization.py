@@ -17,8 +17,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled
 from backend_sdk.spec import SymExpr, TensorType
 from backend_sdk.spec.symbolic import element_count
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _number(value: Any, dtype: torch.dtype) -> Value:

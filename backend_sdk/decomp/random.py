@@ -12,8 +12,7 @@ from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # Streams of a graph are fewer than this. What a rule draws beside its first numbers it takes from streams above.
 _STREAMS = 1 << 32

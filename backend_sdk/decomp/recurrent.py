@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant
 from backend_sdk.spec import SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # The library's number for a layer of LSTM cells (ideep, rnn_kind).
 _LSTM = 2

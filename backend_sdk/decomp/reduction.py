@@ -14,8 +14,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, count, stretch
 from backend_sdk.prims.shorthand import mean as mean_over
 from backend_sdk.spec import Prim, SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 
 def _reduced(prim: Prim, out: TensorType, x: Value, dims: Any) -> Any:
@@ -28,7 +27,7 @@ def sum(out: TensorType, x: Value, dim: Any = None, keepdim: bool = False, *, dt
     return _reduced(prims.reduce_sum, out, cast(x, out.dtype), dim)
 
 
-@decomposition(torch.ops.prims.sum.default)
+@decomposition(prims_of_torch.sum.default)
 def prims_sum(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
     value = cast(x, out.dtype)
     return prims.reduce_sum(value, axes=tuple(dims)) if dims else value

@@ -18,8 +18,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
 from backend_sdk.spec import Shape, SymExpr, TensorType
 from backend_sdk.spec.symbolic import element_count
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # Ranges below this take the remainder of as many random bits, so that the most frequent number is at most twice as
 # frequent as the rarest one, and in a range below 2^32 more frequent by a factor of 1 + 2^-30.

@@ -16,8 +16,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, count, keepdim
 from backend_sdk.spec import Prim, Shape, TensorType
 from backend_sdk.spec.symbolic import Dim, SymExpr
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def flat(x: Value) -> Value:

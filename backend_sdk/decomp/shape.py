@@ -14,9 +14,7 @@ from backend_sdk.graph import Value, define, is_open
 from backend_sdk.prims.shorthand import along, cast, constant, trailing
 from backend_sdk.spec import Shape, SymExpr, TensorType
 from backend_sdk.spec.symbolic import Dim, larger, smaller
-
-aten = torch.ops.aten
-
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 # ---- reshaping
 
@@ -32,9 +30,9 @@ aten = torch.ops.aten
     aten.squeeze.dim,
     aten.squeeze.dims,
     aten.unsqueeze.default,
-    torch.ops.prims.collapse_view.default,
-    torch.ops.prims.split_dim.default,
-    torch.ops.prims.squeeze.default,
+    prims_of_torch.collapse_view.default,
+    prims_of_torch.split_dim.default,
+    prims_of_torch.squeeze.default,
 )
 def reshape(out: TensorType, x: Value, *_: Any) -> Any:
     return prims.reshape(x, shape=out.shape)
@@ -58,7 +56,7 @@ def transpose(out: TensorType, x: Value, first: int, second: int) -> Any:
     return prims.permute(x, dims=_swapped(x.ndim, first, second))
 
 
-@decomposition(aten.permute.default, torch.ops.prims.transpose.default)
+@decomposition(aten.permute.default, prims_of_torch.transpose.default)
 def permute(out: TensorType, x: Value, dims: Sequence[int]) -> Any:
     return prims.permute(x, dims=tuple(axis_of(dim, x.ndim) for dim in dims))
 
@@ -68,7 +66,7 @@ def expand(out: TensorType, x: Value, size: Any, *, implicit: bool = False) -> A
     return trailing(x, out.shape)
 
 
-@decomposition(torch.ops.prims.broadcast_in_dim.default)
+@decomposition(prims_of_torch.broadcast_in_dim.default)
 def broadcast_in_dim(out: TensorType, x: Value, shape: Any, dims: Sequence[int]) -> Any:
     return prims.broadcast(x, shape=out.shape, dims=tuple(dims))
 
@@ -84,7 +82,7 @@ def repeat(out: TensorType, x: Value, repeats: Sequence[Dim]) -> Any:
     return prims.reshape(prims.broadcast(x, shape=tuple(shape), dims=tuple(kept)), shape=out.shape)
 
 
-@decomposition(aten.flip.default, torch.ops.prims.rev.default)
+@decomposition(aten.flip.default, prims_of_torch.rev.default)
 def flip(out: TensorType, x: Value, dims: Sequence[int]) -> Any:
     return prims.reverse(x, dims=tuple(sorted(axis_of(dim, x.ndim) for dim in dims)))
 
@@ -409,7 +407,7 @@ def ones(out: TensorType, *_: Any, **__: Any) -> Any:
     aten.empty_strided.default,
     aten.new_empty_strided.default,
     aten.empty_permuted.default,
-    torch.ops.prims.empty_strided.default,
+    prims_of_torch.empty_strided.default,
 )
 def zeros(out: TensorType, *_: Any, **__: Any) -> Any:
     return prims.full(shape=out.shape, value=0, dtype=out.dtype)
@@ -420,7 +418,7 @@ def fill(out: TensorType, x: Value, value: Any) -> Any:
     return spread(value, out.shape, out.dtype)
 
 
-@decomposition(aten.scalar_tensor.default, torch.ops.prims.scalar_tensor.default)
+@decomposition(aten.scalar_tensor.default, prims_of_torch.scalar_tensor.default)
 def scalar_tensor(out: TensorType, value: Any, **_: Any) -> Any:
     return spread(value, (), out.dtype)
 
@@ -457,7 +455,7 @@ def range_with_its_end(out: TensorType, start: Any, end: Any, step: Any = 1, **_
     return _ramp(out, start, step)
 
 
-@decomposition(torch.ops.prims.iota.default)
+@decomposition(prims_of_torch.iota.default)
 def iota(out: TensorType, length: Any, *, start: Any, step: Any, **_: Any) -> Any:
     return _ramp(out, start, step)
 

@@ -9,15 +9,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import SymExpr, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _window(out: TensorType, periodic: bool, shape: Callable[[Value, int], Any]) -> Any:

@@ -8,16 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, scaled
 from backend_sdk.spec import Prim, TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 # aten op -> contract op, for functions of one operand that turn integers into floats.
 _UNARY = {
@@ -95,7 +92,7 @@ def _register_polynomial(packet: Any, kind: str) -> None:
 for _op, _prim in _UNARY.items():
     _register_unary(getattr(aten, _op), _prim)
 for _op, _prim in _UNARY_PRIMS.items():
-    _register_unary(getattr(torch.ops.prims, _op), _prim)
+    _register_unary(getattr(prims_of_torch, _op), _prim)
 for _op, _kind in _POLYNOMIALS.items():
     _register_polynomial(getattr(aten, f"special_{_op}"), _kind)
 
@@ -104,7 +101,7 @@ for _op, _kind in _POLYNOMIALS.items():
     aten.special_zeta.default,
     aten.special_zeta.self_scalar,
     aten.special_zeta.other_scalar,
-    torch.ops.prims.zeta.default,
+    prims_of_torch.zeta.default,
 )
 def zeta(out: TensorType, x: Any, y: Any) -> Any:
     return prims.zeta(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
@@ -123,21 +120,21 @@ def polygamma(out: TensorType, n: int, x: Value) -> Any:
     return cast(scaled(prims.zeta(order, wide), factorial if n % 2 else -factorial), out.dtype)
 
 
-@decomposition(aten.igamma.default, torch.ops.prims.igamma.default)
+@decomposition(aten.igamma.default, prims_of_torch.igamma.default)
 def igamma(out: TensorType, a: Value, x: Value) -> Any:
     return prims.incomplete_gamma(spread(a, out.shape, out.dtype), spread(x, out.shape, out.dtype), upper=False)
 
 
-@decomposition(aten.igammac.default, torch.ops.prims.igammac.default)
+@decomposition(aten.igammac.default, prims_of_torch.igammac.default)
 def igammac(out: TensorType, a: Value, x: Value) -> Any:
     return prims.incomplete_gamma(spread(a, out.shape, out.dtype), spread(x, out.shape, out.dtype), upper=True)
 
 
-@decomposition(aten.hypot.default, torch.ops.prims.hypot.default)
+@decomposition(aten.hypot.default, prims_of_torch.hypot.default)
 def hypot(out: TensorType, x: Value, y: Value) -> Any:
     return prims.hypot(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
 
 
-@decomposition(aten.gcd.default, torch.ops.prims.gcd.default)
+@decomposition(aten.gcd.default, prims_of_torch.gcd.default)
 def gcd(out: TensorType, x: Value, y: Value) -> Any:
     return prims.gcd(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))

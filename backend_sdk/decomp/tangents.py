@@ -13,8 +13,7 @@ from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 def _halves(x: Value, dim: int, dtype: torch.dtype) -> tuple[Value, Value]:

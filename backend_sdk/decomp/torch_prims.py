@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp import elementwise, reduction, shape
 from backend_sdk.decomp.promotion import spread
 from backend_sdk.decomp.registry import RULES, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.spec import TensorType
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 # Ops that are called as the aten op of that name (or of the name given).
 _DEFAULT = {
@@ -90,14 +87,14 @@ _TENSOR = {
 for _table, _overload in ((_DEFAULT, "default"), (_TENSOR, "Tensor")):
     for _name, _of in _table.items():
         _rule = RULES[getattr(getattr(aten, _of), _overload)]
-        decomposition(getattr(torch.ops.prims, _name).default)(_rule)
+        decomposition(getattr(prims_of_torch, _name).default)(_rule)
 
-decomposition(torch.ops.prims.pow.default)(elementwise.pow)
-decomposition(torch.ops.prims.where.default)(elementwise.where)
-decomposition(torch.ops.prims.fill.default)(shape.fill)
+decomposition(prims_of_torch.pow.default)(elementwise.pow)
+decomposition(prims_of_torch.where.default)(elementwise.where)
+decomposition(prims_of_torch.fill.default)(shape.fill)
 
 
-@decomposition(torch.ops.prims.div.default)
+@decomposition(prims_of_torch.div.default)
 def div(out: TensorType, x: Any, y: Any) -> Any:
     """Integers truncate."""
     if out.dtype in dtypes.INTEGRAL:
@@ -105,21 +102,21 @@ def div(out: TensorType, x: Any, y: Any) -> Any:
     return prims.div(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
 
 
-@decomposition(torch.ops.prims.amax.default)
+@decomposition(prims_of_torch.amax.default)
 def amax(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
     return prims.reduce_max(x, axes=tuple(dims))
 
 
-@decomposition(torch.ops.prims.amin.default)
+@decomposition(prims_of_torch.amin.default)
 def amin(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
     return prims.reduce_min(x, axes=tuple(dims))
 
 
-@decomposition(torch.ops.prims.prod.default)
+@decomposition(prims_of_torch.prod.default)
 def prod(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None) -> Any:
     return reduction.prod_over(out, x, tuple(dims))
 
 
-@decomposition(torch.ops.prims.var.default)
+@decomposition(prims_of_torch.var.default)
 def var(out: TensorType, x: Value, dims: Any, correction: Any = 1, *, output_dtype: Any = None) -> Any:
     return reduction.var(out, x, tuple(dims), correction=correction)

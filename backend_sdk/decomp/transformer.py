@@ -18,8 +18,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, mean, scaled, stretch, trailing
 from backend_sdk.spec import Shape, TensorType
 from backend_sdk.spec.symbolic import is_symbolic
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 # torch's numbers for what a mask says: pairs of places, padded keys, or each score.
 _PAIRS, _KEYS, _EACH = 0, 1, 2

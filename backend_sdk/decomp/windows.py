@@ -24,8 +24,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
 from backend_sdk.spec import TensorType
 from backend_sdk.spec.symbolic import Dim, element_count, is_symbolic
-
-aten = torch.ops.aten
+from backend_sdk.torch_compat.ops import aten
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ Does not: decide what a backend claims (it asks ``claims``).
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from backend_sdk.contract import op_name
 from backend_sdk.errors import DialectError
 from backend_sdk.graph.runnable import bound_symbols
 from backend_sdk.spec import Composite, Prim, Shape, SymExpr, TensorType, differ
@@ -29,25 +31,45 @@ class Origin:
 
 
 class Value:
-    """A value of the graph under construction: looks like a tensor to bodies and decompositions."""
+    """A value of the graph under construction: looks like a tensor to bodies and decompositions.
 
-    __slots__ = ("node", "type")
+    It cannot be changed. torch's own functions refuse it with a `DialectError`.
+    """
+
+    __slots__ = ("_node", "_type")
 
     def __init__(self, node: fx.Node, type: TensorType) -> None:
-        self.node = node
-        self.type = type
+        self._node = node
+        self._type = type
+
+    @property
+    def node(self) -> fx.Node:
+        return self._node
+
+    @property
+    def type(self) -> TensorType:
+        return self._type
 
     @property
     def shape(self) -> Shape:
-        return self.type.shape
+        return self._type.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.type.dtype
+        return self._type.dtype
 
     @property
     def ndim(self) -> int:
-        return len(self.type.shape)
+        return len(self._type.shape)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Found by torch's dispatcher in each call of a torch function or aten op with a value among its arguments.
+        raise DialectError(
+            f"{torch.overrides.resolve_name(function) or function} is called on a value of the graph: it is no op of "
+            "the contract",
+            hint="call ops of the contract (`backend-sdk spec` lists them): prims.neg(x)",
+        )
 
     def __repr__(self) -> str:
         return f"{self.node.name}: {self.type}"
@@ -83,6 +105,9 @@ class GraphBuilder:
         self.origin = Origin("")
         self._claims = claims
         self._known: dict[Any, Any] = {}
+        # What each node was when it was added: whoever holds a value can reach, and spoil, the graph.
+        self._made: dict[fx.Node, tuple[Any, ...]] = {}
+        self._open: set[Any] = set()
         self._first_call: fx.Node | None = None
         self.symbols: set[str] = set()
         self.added: list[fx.Node] = []
@@ -96,6 +121,7 @@ class GraphBuilder:
                 node = self.graph.placeholder(name)
         node.meta["type"] = type
         node.meta["origin"] = self.origin
+        self._made[node] = _content(node)
         return Value(node, type)
 
     def bind(self, type: Any) -> frozenset[str]:
@@ -109,7 +135,7 @@ class GraphBuilder:
 
         Raises `DialectError` when the call breaks the op's rules.
         """
-        types = tuple([None if operand is None else _type_of(op, operand) for operand in operands])
+        types = tuple([None if operand is None else self._type_of(op, operand) for operand in operands])
         key = _call_key(op, operands, attributes)
         known = self._known.get(key)
         if known is not None:
@@ -118,7 +144,7 @@ class GraphBuilder:
         if op.identity is not None and op.identity(*types, **attributes):
             return operands[0]
         if isinstance(op, Composite) and not self._claims(op, types, results, attributes):
-            value = op.body(*operands, **attributes)
+            value = self._body(op, operands, attributes, key)
             self._check_body(op, value, results)
         else:
             value = self.call(op, operands, attributes, results)
@@ -147,9 +173,83 @@ class GraphBuilder:
         self.added.append(node)
         if len(results) == 1 if single is None else single:
             node.meta["type"] = results[0]
+            self._made[node] = _content(node)
             return Value(node, results[0])
         node.meta["type"] = results
+        self._made[node] = _content(node)
         return self._items(node, results)
+
+    def state(self) -> tuple[int, int]:
+        """For `foreign_hand`: the graph's size, and how many nodes this builder has added."""
+        return len(self.graph.nodes), len(self._made)
+
+    def foreign_hand(self, since: tuple[int, int], values: Iterable[Any]) -> str | None:
+        """What was done to the graph behind the builder's back since `state`, or to ``values`` of it; None if nothing.
+
+        Looks at the nodes of ``values`` and at those added since. `changed` looks at all.
+        """
+        nodes, made = since
+        added = itertools.islice(reversed(self._made), len(self._made) - made)
+        changed = self.changed_among(itertools.chain((value.node for value in values), added))
+        if changed is not None:
+            return changed
+        if len(self.graph.nodes) - nodes == len(self._made) - made:
+            return None
+        return self.changed(only_calls=True) or "nodes were taken out of the graph"
+
+    def changed_among(self, nodes: Iterable[fx.Node]) -> str | None:
+        """The first of ``nodes`` that is no longer what this builder made; None if all are."""
+        for node in nodes:
+            if node in self._made and self._made[node] != _content(node):
+                return self._describe_change(node)
+        return None
+
+    def changed(self, *, only_calls: bool = False) -> str | None:
+        """The first node of the graph that is no longer what this builder made, or that it did not make."""
+        for node in self.graph.nodes:
+            if node not in self._made:
+                if node.op == "call_function" and "origin" not in node.meta:
+                    return f"a call of {op_name(node.target)} was put into the graph by hand"
+            elif not only_calls and self._made[node] != _content(node):
+                return self._describe_change(node)
+        return None
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value is one that this builder gave out, of the type that it gave it."""
+        type = value.node.meta.get("type")
+        return value.node.graph is self.graph and (type is value.type or type == value.type)
+
+    def _describe_change(self, node: fx.Node) -> str:
+        parts = zip(("name", "op", "operands", "attributes", "type"), self._made[node], _content(node), strict=True)
+        what, before, after = next(part for part in parts if part[1] != part[2])
+        if what == "op":
+            before, after = op_name(before), op_name(after)
+        return f"node {self._made[node][0]} had the {what} {before} and now has {after}"
+
+    def _body(self, op: Composite, operands: tuple[Any, ...], attributes: dict[str, Any], key: Any) -> Any:
+        if key in self._open:
+            raise DialectError(f"the body of composite {op.name} calls {op.name} with the same operands, without end")
+        self._open.add(key)
+        try:
+            return op.body(*operands, **attributes)
+        finally:
+            self._open.discard(key)
+
+    def _type_of(self, op: Prim, operand: Any) -> TensorType:
+        if not isinstance(operand, Value):
+            raise DialectError(
+                f"{op.name}: operand {operand!r} is a {type(operand).__name__}, not a value of the graph",
+                hint="operands go by position and are values; numbers become values through full(...)",
+            )
+        if not self.holds(operand):
+            of = "another graph"
+            if operand.node.graph is self.graph:
+                of = f"a node whose type is {operand.node.meta.get('type')}"
+            raise DialectError(
+                f"{op.name}: operand {operand!r} is of {of}",
+                hint="use the values that a rule is called with and those that ops return, and keep none between calls",
+            )
+        return operand.type
 
     def _items(self, node: fx.Node, results: tuple[Any, ...]) -> tuple[Any, ...]:
         values: list[Any] = []
@@ -160,6 +260,7 @@ class GraphBuilder:
             item = self.graph.call_function(operator.getitem, (node, index))
             item.meta["origin"] = self.origin
             item.meta["type"] = type
+            self._made[item] = _content(item)
             if isinstance(type, tuple):
                 values.append(self._items(item, type))
             else:
@@ -175,13 +276,9 @@ class GraphBuilder:
             raise DialectError(f"the body of composite {op.name} gives {list(got)}, its rules say {list(expected)}")
 
 
-def _type_of(op: Prim, operand: Any) -> TensorType:
-    if isinstance(operand, Value):
-        return operand.type
-    raise DialectError(
-        f"{op.name}: operand {operand!r} is a {type(operand).__name__}, not a value of the graph",
-        hint="operands go by position and are values; numbers become values through full(...)",
-    )
+def _content(node: fx.Node) -> tuple[Any, ...]:
+    """What makes a node what it is, in the order of `GraphBuilder._describe_change`."""
+    return node.name, node.target, node.args, node.kwargs, node.meta.get("type")
 
 
 def _nodes_of(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from torch import fx
 
 from backend_sdk.backend import Backend
-from backend_sdk.decomp import rules_with
+from backend_sdk.decomp import all_rules
 from backend_sdk.errors import FallbackWarning, SdkError
 from backend_sdk.graph import format_graph, verify
 from backend_sdk.pipeline import report as reports
@@ -80,8 +80,8 @@ def compile_captured(
     if plugin is not None and plugin.backend is not backend:
         plugin = None  # An object of the same name that some caller made by hand brings no plugin with it.
     passes = plugin.passes() if plugin is not None else ()
-    rules = rules_with(plugin.decompositions() if plugin is not None else {})
-    dialect = stages.run("decompose", lambda: decompose(captured, backend, rules, options))
+    vendor_rules = plugin.decompositions() if plugin is not None else {}
+    dialect = stages.run("decompose", lambda: decompose(captured, backend, all_rules(), options, vendor_rules))
     stages.run("verify", lambda: verify(dialect.graph, foreign=is_placed))
     for extra in passes:
         if extra.stage == "decomposed":

@@ -8,9 +8,11 @@ Does not: place prims that the backend refuses (partition does); it only marks t
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,13 +22,14 @@ from backend_sdk import dtypes, prims
 from backend_sdk.backend import Backend
 from backend_sdk.contract import op_name
 from backend_sdk.decomp import rule_of
-from backend_sdk.decomp.registry import Declined, Layout, Memory
-from backend_sdk.errors import DecompositionError, SdkError
+from backend_sdk.decomp.registry import Declined, Layout, Memory, Rule, rule_name
+from backend_sdk.errors import DecompositionError
 from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
 from backend_sdk.pipeline.claim import Claims, ask_about
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE, NodeReport
+from backend_sdk.pipeline.rule_call import Stranger, advice, call_rule, leaves, shown_result
 from backend_sdk.spec import Prim, Shape, SymExpr, TensorType, building, differ
 from backend_sdk.spec.symbolic import Dim
 from backend_sdk.torch_compat import decompositions
@@ -108,13 +111,17 @@ def is_structural(op: Any) -> bool:
 
 
 def decompose(
-    captured: Captured, backend: Backend, rules: Mapping[Any, Callable[..., Any]], options: Options
+    captured: Captured,
+    backend: Backend,
+    rules: Mapping[Any, Rule],
+    options: Options,
+    vendor_rules: Mapping[Any, Rule] = MappingProxyType({}),
 ) -> Dialect:
-    """Translate a captured graph.
+    """Translate a captured graph. ``vendor_rules`` are asked before ``rules``, which are ours.
 
     Raises `DecompositionError` for a rule that breaks its promise and `DeviceError` for an input on a foreign device.
     """
-    return _Translation(captured, backend, rules, options).run()
+    return _Translation(captured, backend, rules, options, vendor_rules).run()
 
 
 class _Translation:
@@ -122,12 +129,15 @@ class _Translation:
         self,
         captured: Captured,
         backend: Backend,
-        rules: Mapping[Any, Callable[..., Any]],
+        rules: Mapping[Any, Rule],
         options: Options,
+        vendor_rules: Mapping[Any, Rule],
     ) -> None:
         self._captured = captured
         self._backend = backend
         self._rules = rules
+        self._vendor_rules = vendor_rules
+        self._replaced: list[str] = []
         self._options = options
         self._claims = Claims(backend, captured.kind)
         self._builder = GraphBuilder(self._claims.composite)
@@ -188,12 +198,14 @@ class _Translation:
         report = NodeReport(node.name, op_name(node.target), FREE, location=user_location(node))
         self._builder.origin = Origin(report.op, report.location)
         self._claims.refusals.clear()
+        self._replaced.clear()
         self._claims.location = report.location
         start = len(self._builder.added)
         values[node] = self._translate(node, values, ())
         added = self._builder.added[start:]
         if added or is_overload(node.target):
             report.reasons = list(dict.fromkeys(self._claims.refusals))
+            report.vendor_rules = list(dict.fromkeys(self._replaced))
             self._work.append((report, added))
 
     def _output(self, item: Any, values: dict[fx.Node, Any]) -> Any:
@@ -293,45 +305,55 @@ class _Translation:
             result = self._eager(node, args, kwargs, expected, "random numbers by eager, as the options ask")
             self._builder.added[-1].meta["requested"] = True
             return True, result
-        rule = rule_of(self._rules, target)
-        if rule is None:
-            return False, None
+        declined: Any = None
+        theirs, ours = self._vendor_rules.get(target), rule_of(self._rules, target)
+        for rule in (theirs, ours):
+            if rule is None:
+                continue
+            result = self._apply(rule, node, args, kwargs, expected)
+            if result is NotImplemented or isinstance(result, Declined):
+                declined = result
+                continue
+            if rule is theirs:
+                instead = f" in place of the SDK's {rule_name(ours)}" if ours is not None else ""
+                self._replaced.append(f"{op_name(target)}: the vendor's {rule_name(rule)}{instead}")
+            return True, result
+        return False, declined
+
+    def _apply(self, rule: Rule, node: fx.Node, args: Any, kwargs: Any, expected: Any) -> Any:
+        """What a rule gives, held to its promise; `NotImplemented` or `Declined` when it does not cover these
+        arguments.
+        """
+        changed = self._builder.changed_among(leaf.node for leaf in leaves((args, kwargs)) if isinstance(leaf, Value))
+        if changed is not None:
+            raise self._spoilt(changed)
         start = len(self._builder.added)
-        try:
-            with building(self._builder):
-                if getattr(rule, "draws", False):
-                    result = rule(expected, self._random_key(), self._next_stream(), *args, **kwargs)
-                elif getattr(rule, "reads_memory", False):
-                    result = rule(expected, _memory(node), *args, **kwargs)
-                elif getattr(rule, "checks", False):
-                    result = rule(expected, self._check, *args, **kwargs)
-                else:
-                    result = rule(expected, *args, **kwargs)
-        except SdkError as error:
-            raise DecompositionError(
-                f"decomposition {rule.__name__} of {_describe_call(target, args, kwargs)}: {error.message}",
-                location=self._builder.origin.location,
-                hint=error.hint,
-            ) from error
-        except Exception as error:
-            raise DecompositionError(
-                f"decomposition {rule.__name__} of {_describe_call(target, args, kwargs)} raised "
-                f"{type(error).__name__}: {error}",
-                location=self._builder.origin.location,
-            ) from error
+        leading: tuple[Any, ...] = (expected,)
+        if getattr(rule, "draws", False):
+            leading = (expected, self._random_key(), self._next_stream())
+        elif getattr(rule, "reads_memory", False):
+            leading = (expected, _memory(node))
+        elif getattr(rule, "checks", False):
+            leading = (expected, self._check)
+        describe = functools.partial(_describe_call, node.target, args, kwargs)
+        result = call_rule(rule, leading, args, kwargs, self._builder, describe)
         if result is NotImplemented or isinstance(result, Declined):
-            return False, result
+            return result
         result = self._with_masked_results(node, result, expected)
-        self._check_result(rule, target, args, kwargs, result, expected)
+        self._check_result(rule, node.target, args, kwargs, result, expected)
         self._define_open(result, expected)
         ask_about(self._builder.added[start:], self._claims)
-        return True, result
+        return result
 
     def _by_torch(
         self, node: fx.Node, args: Any, kwargs: Any, expected: Any, outer: tuple[Any, ...]
     ) -> tuple[bool, Any]:
         target: Any = node.target
-        if target in outer or draws(target, args, kwargs):
+        if target in outer:
+            path = " -> ".join(map(op_name, (*outer[outer.index(target) :], target)))
+            self._claims.refusals.append(f"{op_name(target)}: torch's decompositions lead back to it ({path})")
+            return False, None
+        if draws(target, args, kwargs):
             return False, None
         fake_args = fx.node.map_arg(node.args, lambda n: n.meta["val"])
         fake_kwargs = fx.node.map_arg(node.kwargs, lambda n: n.meta["val"])
@@ -414,14 +436,23 @@ class _Translation:
     # ---- questions and checks
 
     def _check_result(self, rule: Any, target: Any, args: Any, kwargs: Any, result: Any, expected: Any) -> None:
-        got = fx.node.map_aggregate(result, lambda item: item.type if isinstance(item, Value) else item)
+        got = shown_result(result, self._builder)
         # A result that eager leaves undefined may be computed all the same.
         if _matches(got, expected):
             return
-        name = f"decomposition {rule.__name__}" if rule is not None else "torch's decomposition"
+        name = f"decomposition {rule_name(rule)}" if rule is not None else "torch's decomposition"
         raise DecompositionError(
             f"{name} of {_describe_call(target, args, kwargs)} gives {got}, eager gives {expected}",
             location=self._builder.origin.location,
+            hint=advice(got, expected) if rule is not None else None,
+        )
+
+    def _spoilt(self, changed: str) -> DecompositionError:
+        suspects = ", ".join(dict.fromkeys(map(rule_name, self._vendor_rules.values()))) or "none"
+        return DecompositionError(
+            f"a decomposition changed the graph after it had returned: {changed}",
+            location=self._builder.origin.location,
+            hint=f"a rule may keep no value between calls; the rules of the backend's plugin: {suspects}",
         )
 
     def _define_open(self, result: Any, expected: Any) -> None:
@@ -466,6 +497,9 @@ class _Translation:
 
     def _finish(self, outputs: list[Any]) -> Dialect:
         graph = self._builder.graph
+        changed = self._builder.changed()
+        if changed is not None:
+            raise self._spoilt(changed)
         graph.output(tuple(item for item in outputs if isinstance(item, fx.Node)))
         graph.eliminate_dead_code(is_impure_node=_must_stay)
         alive = set(graph.nodes)
@@ -553,6 +587,8 @@ def _matches(got: Any, expected: Any) -> bool:
             and len(got) == len(expected)
             and all(_matches(g, e) for g, e in zip(got, expected, strict=True))
         )
+    if isinstance(got, Stranger):
+        return False
     if isinstance(got, TensorType) and isinstance(expected, TensorType):
         return got.dtype == expected.dtype and not differ(got.shape, expected.shape)
     return expected is None or got == expected

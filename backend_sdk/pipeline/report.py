@@ -19,7 +19,8 @@ NATIVE, DECOMPOSED, FALLBACK, FREE, HOST = "native", "decomposed", "fallback", "
 
 @dataclass
 class NodeReport:
-    """One node of the captured graph. ``reasons`` say why the backend refused it or what it descended from.
+    """One node of the captured graph. ``reasons`` say why the backend refused it or what it descended from,
+    ``vendor_rules`` which rules of its plugin decomposed it, and which of ours they stand in for.
 
     ``bytes_crossing`` is what its eager parts read from regions and regions read from them: None when that depends
     on symbolic sizes, and then ``bytes_crossing_symbolic`` is the expression.
@@ -33,6 +34,7 @@ class NodeReport:
     location: str | None = None
     bytes_crossing: int | None = 0
     bytes_crossing_symbolic: str | None = None
+    vendor_rules: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -62,6 +64,11 @@ class GraphReport:
         counted = Counter(node.verdict for node in self.nodes)
         shown = (NATIVE, DECOMPOSED, FALLBACK, FREE, *((HOST,) if HOST in counted else ()))
         return {verdict: counted.get(verdict, 0) for verdict in shown}
+
+    @property
+    def vendor_rules(self) -> list[str]:
+        """Which rules of the backend's plugin took part, each once."""
+        return list(dict.fromkeys(rule for node in self.nodes for rule in node.vendor_rules))
 
     @property
     def sizes(self) -> str:

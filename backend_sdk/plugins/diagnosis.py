@@ -39,7 +39,8 @@ def check_load(report: LoadReport) -> Check:
     if report.loads:
         given = ", ".join(f"{count} {what}" for what, count in report.contributes.items() if count)
         detail = f"{report.backend}, version {report.backend_version}" + (f"; adds {given}" if given else "")
-        return Check(f"plugin {report.name}", Status.OK, f"{detail} ({report.seconds:.1f} s)")
+        detail = "\n".join([f"{detail} ({report.seconds:.1f} s)", *report.replaces])
+        return Check(f"plugin {report.name}", Status.OK, detail)
     return Check(
         f"plugin {report.name}",
         Status.FAILED,

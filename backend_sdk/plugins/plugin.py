@@ -6,6 +6,7 @@ Does not: find or cache plugins (`backend_sdk.plugins.manager`).
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from backend_sdk.contract import Pass
 
 _T = TypeVar("_T")
+
+log = logging.getLogger("backend_sdk")
 
 HOOKS: Mapping[str, Callable[..., Any]] = {
     name: function for name, function in vars(hookspecs).items() if name.startswith(HOOK_PREFIX)
@@ -70,6 +73,7 @@ class Plugin:
     def __init__(self, source: Source, implementations: object, backend: Backend | None = None) -> None:
         self.source = source
         self._manager = _manager_of(source, implementations)
+        self._rules: Mapping[Any, Callable[..., Any]] | None = None
         self.backend = backend if backend is not None else self._own_backend()
 
     @property
@@ -77,8 +81,31 @@ class Plugin:
         return self.source.name
 
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
-        """Rules by aten overload, for the backends of this plugin only."""
-        from backend_sdk.torch_compat.ops import is_overload
+        """Rules by aten overload, for the backends of this plugin only. The hook is called once.
+
+        Logs which rules of the SDK's they stand in for (`replaced_rules`).
+        """
+        if self._rules is None:
+            self._rules = self._checked_rules()
+            for line in self.replaced_rules():
+                log.info("%s: %s, for its own backends only", self.source, line)
+        return self._rules
+
+    def replaced_rules(self) -> list[str]:
+        """Which of its rules are asked before a rule of the SDK's for the same overload, in words."""
+        from backend_sdk.decomp.registry import all_rules, rule_name
+
+        own = self.decompositions()
+        ours = all_rules() if own else {}
+        return [
+            f"its rule {rule_name(rule)} for {overload} comes before the SDK's rule {rule_name(ours[overload])}"
+            for overload, rule in own.items()
+            if overload in ours
+        ]
+
+    def _checked_rules(self) -> Mapping[Any, Callable[..., Any]]:
+        from backend_sdk.decomp.registry import rule_name, signature_fault
+        from backend_sdk.torch_compat.ops import is_overload, overload_advice
 
         rules: dict[Any, Callable[..., Any]] = {}
         for result in self._call("sdk_decompositions"):
@@ -86,13 +113,25 @@ class Plugin:
                 self._refuse("sdk_decompositions", result, "a mapping from aten overloads to rules")
             for overload, rule in result.items():
                 if not is_overload(overload):
-                    self._refuse(
-                        "sdk_decompositions",
-                        overload,
-                        "aten overloads as keys, such as torch.ops.aten.add.Tensor",
+                    raise self.source.broken(
+                        f"sdk_decompositions() has the key {overload!r}, which is not an overload",
+                        hint=overload_advice(overload),
                     )
                 if not callable(rule):
                     self._refuse("sdk_decompositions", rule, f"a function as the rule for {overload}")
+                if overload in rules:
+                    raise self.source.broken(
+                        f"two of its implementations of sdk_decompositions() have a rule for {overload}: "
+                        f"{rule_name(rules[overload])} and {rule_name(rule)}",
+                        hint="keep one of the two: nothing says which should win",
+                    )
+                fault = signature_fault(overload, rule)
+                if fault is not None:
+                    raise self.source.broken(
+                        f"its rule {rule_name(rule)} for {overload} cannot be used: {fault}",
+                        hint="take all of the overload's arguments, and return NotImplemented for values of them that "
+                        "the rule does not cover",
+                    )
                 rules[overload] = rule
         return rules
 

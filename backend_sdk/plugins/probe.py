@@ -35,7 +35,8 @@ class LoadReport:
     """How loading the plugin of a backend went.
 
     ``error`` is empty when it loaded; ``traceback`` holds the whole chain of exceptions. ``backend`` names
-    the class, ``backend_version`` its version, ``contributes`` counts what the other hooks gave.
+    the class, ``backend_version`` its version, ``contributes`` counts what the other hooks gave, ``replaces``
+    says which of its rules come before one of the SDK's.
     """
 
     name: str
@@ -45,6 +46,7 @@ class LoadReport:
     backend: str = ""
     backend_version: str = ""
     contributes: dict[str, int] = field(default_factory=dict)
+    replaces: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -119,6 +121,7 @@ def _load(name: str) -> LoadReport:
             "cases": len(plugin.cases()),
             "commands": int(plugin.has_commands),
         }
+        replaces = plugin.replaced_rules()
     except Exception as error:
         return LoadReport(
             name,
@@ -133,6 +136,7 @@ def _load(name: str) -> LoadReport:
         backend=f"{cls.__module__}.{cls.__qualname__}",
         backend_version=plugin.backend.version,
         contributes=contributes,
+        replaces=replaces,
         seconds=time.perf_counter() - start,
     )
 

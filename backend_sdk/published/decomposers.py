@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend_sdk.decomp import rules_with
+from backend_sdk.decomp import all_rules
 from backend_sdk.published.meaning import meaning_of
 from backend_sdk.published.measured import measured
 
@@ -41,7 +41,7 @@ def origins() -> dict[str, list[Origin]]:
 @functools.cache
 def rule_ops() -> dict[str, tuple[str, ...]]:
     """The ops that each of our rules names, itself or through what it calls. A call may need only some of them."""
-    return {str(overload): meaning_of(rule).ops for overload, rule in rules_with({}).items()}
+    return {str(overload): meaning_of(rule).ops for overload, rule in all_rules().items()}
 
 
 def users(spec: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ Does not: know the contract. A caller goes on with the ops of the returned graph
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def decompose(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
     The graph's inputs are the tensors among ``args`` and ``kwargs``, in order; its nodes carry fake values.
     """
-    rule = _rule(op)
+    rule = rule_of(op)
     if rule is None:
         return None
     leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
@@ -53,7 +54,8 @@ def _functional_trace(run: Callable[..., Any], leaves: list[Any], positions: lis
     return graph
 
 
-def _rule(op: OpOverload) -> Callable[..., Any] | None:
+def rule_of(op: OpOverload) -> Callable[..., Any] | None:
+    """torch's decomposition of an overload: of its tables, else its composite kernel, else of its list; or None."""
     rule = table().get(op)
     if rule is not None:
         return rule
@@ -95,6 +97,21 @@ def of_lists(op: OpOverload) -> Callable[..., Any] | None:
         ]
 
     return run
+
+
+def source_of(op: OpOverload) -> str | None:
+    """The Python source of the rule that torch's tables have for an overload, without blank lines, whole-line comments
+    and indentation; None when they have none, or one that is no Python function of its own (a composite kernel).
+    """
+    rule = table().get(op)
+    if rule is None:
+        return None
+    try:
+        source = inspect.getsource(inspect.unwrap(rule))
+    except (TypeError, OSError):
+        return None
+    lines = (line.strip() for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
 @functools.cache

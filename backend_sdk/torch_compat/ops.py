@@ -2,15 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
 
+@dataclass(frozen=True)
+class AbsentOverload:
+    """Stands for an overload that the installed torch has not. Equal to nothing that a graph may call."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class _Packet:
+    """The overloads of one op. ``found`` is torch's own packet, None when torch has no op of this name."""
+
+    def __init__(self, name: str, found: Any) -> None:
+        self._name = name
+        self._found = found
+
+    def overloads(self) -> list[str]:
+        """The names of the overloads that torch has."""
+        return [] if self._found is None else list(self._found.overloads())
+
+    def __getattr__(self, overload: str) -> Any:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return getattr(self._found, overload, AbsentOverload(f"{self._name}.{overload}"))
+
+
+class Operators:
+    """``torch.ops.NAMESPACE``, in which an overload that the installed torch has not is an `AbsentOverload`.
+
+    A table that names overloads so can be read under each torch release, and says what is missing.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, op: str) -> Any:
+        found = getattr(getattr(torch.ops, self._namespace), op, None)
+        # Some ops are called like Python's own methods (aten.__lshift__), which others may look for.
+        if found is None and op.startswith("__"):
+            raise AttributeError(op)
+        return _Packet(f"{self._namespace}.{op}", found)
+
+
+aten = Operators("aten")
+prims_of_torch = Operators("prims")
+
+
 def is_overload(value: Any) -> TypeGuard[OpOverload]:
     """Whether ``value`` is one overload of an aten or custom op."""
     return isinstance(value, OpOverload)
+
+
+def overload_advice(value: Any) -> str:
+    """How to name an overload, for somebody who gave ``value`` in place of one: a packet, a string or anything."""
+    name = str(value).removeprefix("torch.ops.").replace("::", ".")
+    namespace, _, rest = name.partition(".")
+    base, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace, None), base, None) if namespace.isidentifier() and base else None
+    if packet is None:
+        return "name an overload, such as torch.ops.aten.add.Tensor"
+    # A captured graph is functional: it calls no overload that writes.
+    known = [one for one in packet.overloads() if not getattr(packet, one)._schema.is_mutable]
+    chosen = [overload] if overload in known else known
+    return "name an overload: " + " or ".join(f"torch.ops.{namespace}.{base}.{one}" for one in chosen)
 
 
 def is_higher_order(value: Any) -> bool:
@@ -32,6 +95,31 @@ def schema_arguments(op: OpOverload) -> list[SchemaArgument]:
         SchemaArgument(argument.name, argument.kwarg_only, not argument.has_default_value())
         for argument in op._schema.arguments
     ]
+
+
+def call_forms(op: OpOverload) -> tuple[tuple[list[str], list[str]], ...]:
+    """The two ways in which a captured graph calls an overload, each as names that go by position and names that go
+    by keyword: with all arguments, and without those that have a default.
+    """
+    arguments = schema_arguments(op)
+    positional = [argument for argument in arguments if not argument.keyword_only]
+    keywords = [argument for argument in arguments if argument.keyword_only]
+    longest = [one.name for one in positional], [one.name for one in keywords]
+    while positional and not positional[-1].required:
+        positional.pop()
+    return longest, ([one.name for one in positional], [one.name for one in keywords if one.required])
+
+
+def parameters(op: OpOverload, before: tuple[str, ...] = ()) -> str:
+    """What a function must take to be called like an overload, as source: ``self, other, *, alpha=...``."""
+    arguments = schema_arguments(op)
+    takes = [*before, *(_parameter(one) for one in arguments if not one.keyword_only)]
+    keywords = [_parameter(one) for one in arguments if one.keyword_only]
+    return ", ".join([*takes, "*", *keywords] if keywords else takes)
+
+
+def _parameter(argument: SchemaArgument) -> str:
+    return argument.name + ("" if argument.required else "=...")
 
 
 def name_arguments(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

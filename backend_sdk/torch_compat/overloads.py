@@ -63,6 +63,17 @@ def arguments(op: OpOverload) -> tuple[Argument, ...]:
     )
 
 
+def schema_text(op: OpOverload) -> str:
+    """The schema without the op's name: ``(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
+    text = str(op._schema)
+    return text[text.index("(") :]
+
+
+def is_view(op: OpOverload) -> bool:
+    """Whether the result shares memory with an argument."""
+    return bool(op.is_view)
+
+
 def is_mutable(op: OpOverload) -> bool:
     """Whether the schema writes into an argument: in-place and out= overloads."""
     return bool(op._schema.is_mutable)

@@ -206,6 +206,12 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "backend-sdk coverage --prove: no overload counts as proven",
     ),
     PrivateName(
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+        f"{_HERE}.reach",
+        "shows which ops torch's decompositions call, and computes nothing",
+        "`backend-sdk drift`",
+    ),
+    PrivateName(
         "torch.storage:_cdata",
         f"{_HERE}.storage",
         "tells whether two fake tensors show one memory",
