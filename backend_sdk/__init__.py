@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from backend_sdk.runtime.device import Device
     from backend_sdk.spec import BoundaryType, SymExpr, TensorType
-    from backend_sdk.traceable import traceable
+    from backend_sdk.tracing import traceable
 
 __version__ = "0.1.0"
 
@@ -88,7 +88,7 @@ _HOMES = {
         ),
         "backend_sdk.runtime.device": ("Device",),
         "backend_sdk.spec": ("BoundaryType", "SymExpr", "TensorType"),
-        "backend_sdk.traceable": ("traceable",),
+        "backend_sdk.tracing": ("traceable",),
     }.items()
     for name in names
 }

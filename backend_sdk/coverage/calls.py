@@ -25,7 +25,7 @@ from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.aot import open_sizes
 from backend_sdk.torch_compat.ops import is_random
 from backend_sdk.torch_compat.overloads import aten_overloads, recording
-from backend_sdk.traceable import traceable
+from backend_sdk.tracing import traceable
 
 # The seed that torch's catalogue sets within its random ops.
 SEED = 42
@@ -131,9 +131,9 @@ def _compiled(call: Call, random: str, composites: bool, reports: list[GraphRepo
     def run(fallback: str, into: list[GraphReport]) -> list[Any]:
         with collecting(quiet=True) as collected:
             module = TensorFunction(call.function, call.args, call.kwargs)
-            options = Options(random=random, fallback=fallback)  # type: ignore[arg-type]
+            options = Options(random=random, fallback=fallback)
             with open_sizes(module.tensors) as examples:
-                compiled = compile_module(module, examples, backend, options)
+                compiled = compile_module(module, examples, backend, options)  # type: ignore[arg-type]
             result = _run(call, lambda *args, **kwargs: compiled(*module.tensors))
         into.extend(collected)
         return result

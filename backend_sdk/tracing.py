@@ -1,9 +1,10 @@
 """Calls that torch cannot trace, in a form that it can: a mode for models that are compiled as one graph or exported.
 
 torch's own `torch.allclose`, `torch.equal`, `torch.cov`, `torch.corrcoef`, `torch.linalg.lstsq`,
-`torch.nn.functional.one_hot` (without ``num_classes``) and `torch.nn.functional.gaussian_nll_loss` read a number off a
-tensor within torch's own code, or have no meta function. Dynamo breaks the graph at them, and `torch.export` refuses
-them. Within `traceable` the same calls are made of functions that both can trace, with the same results::
+`torch.nn.functional.one_hot` (without ``num_classes``), `torch.nn.functional.gaussian_nll_loss` and
+`torch.nn.functional.ctc_loss` read a number off a tensor within torch's own code, or have no meta function. Dynamo
+breaks the graph at them, and `torch.export` refuses them. Within `traceable` the same calls are made of functions that
+both can trace, with the same results::
 
     torch._dynamo.config.capture_scalar_outputs = True
     with backend_sdk.traceable():
@@ -99,7 +100,7 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if num_classes != -1 or tensor.numel() == 0:
         return torch.nn.functional.one_hot(tensor, num_classes)
     assert_true((tensor >= 0).all(), "Class values must be non-negative.")
-    classes = torch.arange(tensor.max().item() + 1)  # type: ignore[arg-type]
+    classes = torch.arange(tensor.max().item() + 1)
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
@@ -161,6 +162,70 @@ def _lstsq(
     )
 
 
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """The forward recursion of Graves et al., "Connectionist Temporal Classification", 2006, section 4.1: over the
+    labels with blanks between them, from step to step, the log-probabilities of all paths that end at each.
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    single = log_probs.dim() == 2
+    if single:
+        log_probs = log_probs.unsqueeze(1)
+    steps, batch, _ = log_probs.shape
+    lengths, counts = (torch.as_tensor(given).reshape(-1).to(torch.int64) for given in (input_lengths, target_lengths))
+    lengths, counts = lengths.expand(batch), counts.expand(batch)
+    labels = _padded_targets(targets, counts, single)
+    blanks = torch.full_like(labels[:, :1], blank)
+    # A blank, then each label with a blank after it.
+    path = torch.cat([blanks, torch.stack([labels, blanks.expand_as(labels)], -1).flatten(1)], 1)
+    place = torch.arange(path.shape[1])
+    exists = place <= 2 * counts.unsqueeze(1)
+    # A blank between two labels may be left out, unless they are equal.
+    skips = torch.zeros_like(path, dtype=torch.bool)
+    skips[:, 2:] = (path[:, 2:] != blank) & (path[:, 2:] != path[:, :-2])
+    emitted = log_probs.gather(2, path.unsqueeze(0).expand(steps, batch, path.shape[1]))
+    # In place of an infinity, whose gradient would be NaN: no sum of log-probabilities comes near it.
+    never = log_probs.new_full((), -1e30)
+    alpha = torch.where((place < 2) & exists, emitted[0], never)
+    for step in range(1, steps):
+        one, two = (torch.nn.functional.pad(alpha, (back, 0), value=-1e30)[:, :-back] for back in (1, 2))
+        reached = torch.stack([alpha, one, torch.where(skips, two, never)]).logsumexp(0) + emitted[step]
+        alpha = torch.where((step < lengths.unsqueeze(1)) & exists, reached, alpha)
+    last = alpha.gather(1, 2 * counts.unsqueeze(1)).squeeze(1)
+    before = alpha.gather(1, (2 * counts - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+    loss = -torch.logaddexp(last, torch.where(counts > 0, before, never))
+    # Eager's gradient is that of what a softmax is given: on top of this function's own, the probabilities themselves.
+    seen = torch.arange(steps).unsqueeze(1) < lengths
+    mass = (log_probs.exp().sum(2) * seen).sum(0)
+    loss = loss + (mass - mass.detach())
+    impossible = loss > 1e29
+    loss = torch.where(impossible, 0.0 if zero_infinity else math.inf, loss)
+    if reduction == "mean":
+        return (loss / counts.clamp(min=1)).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.squeeze(0) if single else loss
+
+
+def _padded_targets(targets: torch.Tensor, counts: torch.Tensor, single: bool) -> torch.Tensor:
+    """Labels as ``[batch, most]``. Of targets that come one after another, ``most`` is the number of all."""
+    if targets.dim() == 2:
+        return targets.to(torch.int64)
+    if single:
+        return targets.unsqueeze(0).to(torch.int64)
+    most = targets.shape[0]
+    start = (counts.cumsum(0) - counts).unsqueeze(1)
+    return targets.to(torch.int64)[(start + torch.arange(most)).clamp(max=most - 1)]
+
+
 def _unique_consecutive(
     input: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -182,6 +247,7 @@ _SUBSTITUTES: Mapping[Any, Callable[..., Any]] = {
     torch.linalg.lstsq: _lstsq,
     torch.nn.functional.one_hot: _one_hot,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
+    torch.nn.functional.ctc_loss: _ctc_loss,
     torch.unique_consecutive: _unique_consecutive,
     torch.Tensor.unique_consecutive: _unique_consecutive,
 }
