@@ -90,6 +90,7 @@ def prove(call: Call, level: str) -> Ran | None:
 
     Raises `Mismatch`, `Refused`, or what the pipeline raises. What eager raises comes as it is: ask `runs` first.
     """
+    call = _showing_values(call)
     with recording() as recorded:
         eager = _run(call, call.function)
     overloads = [name for name in recorded if name in aten_overloads()]
@@ -109,6 +110,32 @@ def prove(call: Call, level: str) -> Ran | None:
     if len(results) == 2:
         _compare(call, results[0], results[1])
     return Ran(overloads, _reduced(reports), _reduced([report for report in reports if report.kind == BACKWARD]))
+
+
+def _showing_values(call: Call) -> Call:
+    """The call, with a copy of each result that is a view of an argument: the runner makes such a view out of the
+    argument itself, and nobody would look at what the graph computes for it.
+    """
+    if call.backward:
+        return call
+    given = {_memory(leaf) for leaf in trees.leaves((call.args, dict(call.kwargs)))} - {None}
+    results = trees.leaves(call.function(*call.args, **call.kwargs))
+    views = [place for place, leaf in enumerate(results) if _memory(leaf) in given]
+    if not views:
+        return call
+
+    def run(*args: Any, **kwargs: Any) -> list[Any]:
+        found = trees.leaves(call.function(*args, **kwargs))
+        return [*found, *(found[place].clone() for place in views)]
+
+    return replace(call, function=run)
+
+
+def _memory(value: Any) -> int | None:
+    """Where a dense tensor's memory starts."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or not value.numel():
+        return None
+    return value.untyped_storage().data_ptr()
 
 
 def runs(call: Call) -> bool:

@@ -1,0 +1,447 @@
+"""Rules that are wrong on purpose: the proof must fail on each of them.
+
+What a user would lose: the word of a proof that passes whatever the rules compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from backend_sdk import cli, prims
+from backend_sdk.coverage import workers
+from backend_sdk.coverage.prove import BACKWARD, FORWARD, Item, Status, prove
+from backend_sdk.decomp import all_rules
+from backend_sdk.prims.shorthand import constant
+
+aten = torch.ops.aten
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A wrong rule for an overload, which the samples of an OpInfo must show. ``make(right)`` gives the wrong rule."""
+
+    wrong: str
+    overload: Any
+    op: str
+    make: Callable[[Rule], Rule]
+    kind: str = FORWARD
+
+
+def argument(place: int, change: Callable[[Any], Any]) -> Callable[[Rule], Rule]:
+    """The rule with a positional argument changed, where it is given."""
+
+    def make(right: Rule) -> Rule:
+        def wrong(out, *args, **kwargs):
+            if place < len(args):
+                args = (*args[:place], change(args[place]), *args[place + 1 :])
+            return right(out, *args, **kwargs)
+
+        return wrong
+
+    return make
+
+
+def keyword(name: str, change: Callable[[Any], Any]) -> Callable[[Rule], Rule]:
+    """The rule with a keyword argument changed, where it is given."""
+
+    def make(right: Rule) -> Rule:
+        def wrong(out, *args, **kwargs):
+            if name in kwargs:
+                kwargs = {**kwargs, name: change(kwargs[name])}
+            return right(out, *args, **kwargs)
+
+        return wrong
+
+    return make
+
+
+def swapped(right: Rule) -> Rule:
+    return lambda out, x, y, *args, **kwargs: right(out, y, x, *args, **kwargs)
+
+
+def result(change: Callable[[Any], Any]) -> Callable[[Rule], Rule]:
+    """The rule with its result, or the first of them, changed."""
+
+    def make(right: Rule) -> Rule:
+        def wrong(out, *args, **kwargs):
+            found = right(out, *args, **kwargs)
+            if found is NotImplemented:
+                return found
+            return (change(found[0]), *found[1:]) if isinstance(found, tuple) else change(found)
+
+        return wrong
+
+    return make
+
+
+def reading_memory(make: Callable[[Rule], Rule]) -> Callable[[Rule], Rule]:
+    """For a rule that is called with the memory of its operands before its arguments."""
+
+    def made(right: Rule) -> Rule:
+        def wrong(out, memory, *args, **kwargs):
+            return make(lambda out, *args, **kwargs: right(out, memory, *args, **kwargs))(out, *args, **kwargs)
+
+        wrong.reads_memory = True
+        return wrong
+
+    return made
+
+
+def instead(rule: Rule) -> Callable[[Rule], Rule]:
+    return lambda right: rule
+
+
+def doubled(x):
+    return prims.add(x, x)
+
+
+def wide(x):
+    return prims.convert(x, dtype=torch.float64)
+
+
+def first_axis_reversed(x):
+    return prims.reverse(x, dims=(0,)) if x.ndim else x
+
+
+def off_by_one(out, memory, x, dim=0, start=None, end=None, step=1, right=None):
+    size = x.shape[dim]
+    begin = min(max((start or 0) + (size if (start or 0) < 0 else 0), 0), size)
+    shifted = begin - 1 if begin > 0 else begin + 1
+    length = out.shape[dim]
+    if shifted + (length - 1) * step + 1 > size:
+        return right(out, memory, x, dim, start, end, step)
+    return right(out, memory, x, dim, shifted, shifted + (length - 1) * step + 1, step)
+
+
+def slice_off_by_one(right: Rule) -> Rule:
+    def wrong(out, memory, *args):
+        return off_by_one(out, memory, *args, right=right)
+
+    wrong.reads_memory = True
+    return wrong
+
+
+MUTATIONS = (
+    # ---- arithmetic
+    Mutation("alpha is ignored", aten.add.Tensor, "add", keyword("alpha", lambda alpha: 1)),
+    Mutation("the operands are swapped", aten.sub.Tensor, "sub", swapped),
+    Mutation(
+        "the quotient is rounded down",
+        aten.div.Tensor_mode,
+        "div.trunc_rounding",
+        keyword("rounding_mode", lambda mode: "floor"),
+    ),
+    Mutation(
+        "the quotient is cut off",
+        aten.div.Tensor_mode,
+        "div.floor_rounding",
+        keyword("rounding_mode", lambda mode: "trunc"),
+    ),
+    Mutation(
+        "the remainder has the sign of the dividend",
+        aten.remainder.Tensor,
+        "remainder",
+        instead(lambda out, x, y: prims.fmod(*_alike(out, x, y))),
+    ),
+    Mutation("the operands are swapped", aten.atan2.default, "atan2", swapped),
+    Mutation("the result is promoted", aten.mul.Tensor, "mul", result(wide)),
+    Mutation("base and exponent are swapped", aten.pow.Tensor_Tensor, "pow", swapped),
+    Mutation("value is ignored", aten.addcmul.default, "addcmul", keyword("value", lambda value: 1)),
+    Mutation("the ends are swapped", aten.lerp.Scalar, "lerp", swapped),
+    Mutation("a limit is ignored", aten.clamp.Tensor, "clamp", argument(2, lambda limit: None)),
+    Mutation(
+        "what is chosen is swapped", aten.where.self, "where", lambda right: lambda out, c, x, y: right(out, c, y, x)
+    ),
+    Mutation("minus zero, NaN and the rest alike", aten.sign.default, "sign", result(prims.neg)),
+    Mutation(
+        "the bits are those of or",
+        aten.bitwise_xor.Tensor,
+        "bitwise_xor",
+        lambda right: lambda out, x, y: prims.bitwise_or(*_alike(out, x, y)),
+    ),
+    # ---- activations
+    Mutation(
+        "the approximation is ignored",
+        aten.gelu.default,
+        "nn.functional.gelu",
+        keyword("approximate", lambda how: "none"),
+    ),
+    Mutation(
+        "the negative side is mirrored", aten.relu.default, "nn.functional.relu", instead(lambda out, x: prims.abs(x))
+    ),
+    Mutation("another axis", aten._softmax.default, "softmax", argument(1, lambda dim: 0)),
+    Mutation("another axis", aten._log_softmax.default, "log_softmax", argument(1, lambda dim: 0)),
+    Mutation(
+        "the slope is that of the sigmoid alone",
+        aten.sigmoid_backward.default,
+        "sigmoid",
+        instead(lambda out, grad, y: prims.mul(grad, y)),
+        BACKWARD,
+    ),
+    Mutation(
+        "the square is forgotten",
+        aten.tanh_backward.default,
+        "tanh",
+        instead(lambda out, grad, y: prims.mul(grad, prims.sub(constant(y, 1.0), y))),
+        BACKWARD,
+    ),
+    Mutation(
+        "the inner product is forgotten",
+        aten._softmax_backward_data.default,
+        "softmax",
+        instead(lambda out, grad, y, dim, dtype: prims.mul(grad, y)),
+        BACKWARD,
+    ),
+    # ---- reductions
+    Mutation("another axis", aten.sum.dim_IntList, "sum", argument(1, lambda dims: [(d + 1) for d in dims])),
+    Mutation("the divisor is one too large", aten.mean.dim, "mean", result(lambda x: prims.mul(x, constant(x, 0.75)))),
+    Mutation(
+        "the correction is ignored", aten.var.correction, "var.unbiased", keyword("correction", lambda correction: 0)
+    ),
+    Mutation("the correction is ignored", aten.std.correction, "std", keyword("correction", lambda correction: 1)),
+    Mutation(
+        "the correction is ignored", aten.var_mean.correction, "var_mean", keyword("correction", lambda correction: 1)
+    ),
+    Mutation(
+        "the smallest",
+        aten.amax.default,
+        "amax",
+        lambda right: (
+            lambda out, x, *args: (
+                prims.neg(right(out, prims.neg(x), *args)) if x.dtype != torch.bool else right(out, x, *args)
+            )
+        ),
+    ),
+    Mutation(
+        "the last index",
+        aten.argmax.default,
+        "argmax",
+        lambda right: (
+            lambda out, x, *args: right(out, prims.neg(x), *args) if x.dtype != torch.bool else right(out, x, *args)
+        ),
+    ),
+    Mutation(
+        "the sum leaves its own element out",
+        aten.cumsum.default,
+        "cumsum",
+        lambda right: lambda out, x, dim, **rest: prims.sub(right(out, x, dim, **rest), x),
+    ),
+    Mutation("ascending only", aten.sort.stable, "sort", keyword("descending", lambda descending: False)),
+    Mutation(
+        "the smallest of all",
+        aten.topk.default,
+        "topk",
+        lambda right: lambda out, x, k, dim=-1, largest=True, sorted=True: right(out, x, k, dim, not largest, sorted),
+    ),
+    # ---- shape
+    Mutation("off by one", aten.slice.Tensor, "__getitem__", slice_off_by_one),
+    Mutation(
+        "the next index",
+        aten.select.int,
+        "select",
+        reading_memory(argument(2, lambda index: index - 1 if index > 0 else index + 1)),
+    ),
+    Mutation("not reversed", aten.flip.default, "flip", instead(lambda out, x, dims: x)),
+    Mutation("the other direction", aten.roll.default, "roll", argument(1, lambda shifts: [-s for s in shifts])),
+    Mutation(
+        "the parts are in reverse order", aten.cat.default, "cat", argument(0, lambda parts: list(reversed(parts)))
+    ),
+    Mutation(
+        "the diagonal is one too high",
+        aten.triu.default,
+        "triu",
+        lambda right: lambda out, x, diagonal=0: right(out, x, diagonal + 1),
+    ),
+    Mutation(
+        "the diagonal is one too low",
+        aten.tril.default,
+        "tril",
+        lambda right: lambda out, x, diagonal=0: right(out, x, diagonal - 1),
+    ),
+    Mutation(
+        "another diagonal", aten.diagonal.default, "diagonal", result(lambda x: prims.reverse(x, dims=(x.ndim - 1,)))
+    ),
+    Mutation("the padding is zero", aten.constant_pad_nd.default, "constant_pad_nd", argument(2, lambda value: 0)),
+    Mutation(
+        "the windows are in reverse order",
+        aten.unfold.default,
+        "unfold",
+        result(lambda x: prims.reverse(x, dims=(x.ndim - 1,))),
+    ),
+    # ---- indexing
+    Mutation("the next index", aten.index_select.default, "index_select", argument(2, first_axis_reversed)),
+    Mutation(
+        "another axis",
+        aten.gather.default,
+        "gather",
+        lambda right: lambda out, x, dim, index, **rest: right(out, first_axis_reversed(x), dim, index, **rest),
+    ),
+    Mutation(
+        "the last one wins",
+        aten.scatter_add.default,
+        "scatter_add",
+        instead(lambda out, x, dim, index, source: all_rules()[aten.scatter.src](out, x, dim, index, source)),
+    ),
+    Mutation(
+        "the own element counts",
+        aten.scatter_reduce.two,
+        "scatter_reduce.sum",
+        keyword("include_self", lambda include: True),
+    ),
+    Mutation(
+        "what is there is overwritten", aten.index_put.default, "index_put", argument(3, lambda accumulate: False)
+    ),
+    Mutation(
+        "the gradients belong to other indices",
+        aten.embedding_dense_backward.default,
+        "nn.functional.embedding",
+        result(first_axis_reversed),
+        BACKWARD,
+    ),
+    # ---- products and windows
+    Mutation("beta is ignored", aten.addmm.default, "addmm", keyword("beta", lambda beta: 1)),
+    Mutation("alpha is ignored", aten.baddbmm.default, "baddbmm", keyword("alpha", lambda alpha: 1)),
+    Mutation(
+        "the padding is ignored",
+        aten.convolution.default,
+        "nn.functional.conv2d",
+        argument(4, lambda padding: [0] * len(padding)),
+    ),
+    Mutation(
+        "the dilation is ignored",
+        aten.convolution.default,
+        "nn.functional.conv2d",
+        argument(5, lambda dilation: [1] * len(dilation)),
+    ),
+    Mutation(
+        "the gradient of the weight is doubled",
+        aten.convolution_backward.default,
+        "nn.functional.conv1d",
+        lambda right: lambda out, *args: (lambda r: (r[0], r[1] and doubled(r[1]), r[2]))(right(out, *args)),
+        BACKWARD,
+    ),
+    Mutation(
+        "the divisor is ignored", aten.avg_pool2d.default, "nn.functional.avg_pool2d", argument(6, lambda divisor: None)
+    ),
+    Mutation(
+        "sizes are rounded down", aten.avg_pool2d.default, "nn.functional.avg_pool2d", argument(4, lambda up: False)
+    ),
+    Mutation(
+        "borders are zero", aten.grid_sampler_2d.default, "nn.functional.grid_sample", argument(3, lambda mode: 0)
+    ),
+    # ---- normalizations
+    Mutation(
+        "epsilon is dropped", aten.native_layer_norm.default, "native_layer_norm", argument(4, lambda epsilon: 0.0)
+    ),
+    Mutation(
+        "epsilon is dropped",
+        aten.native_group_norm.default,
+        "nn.functional.group_norm",
+        argument(7, lambda epsilon: 0.0),
+    ),
+    Mutation(
+        "the bias is left out",
+        aten.native_layer_norm.default,
+        "nn.functional.layer_norm",
+        argument(3, lambda bias: None),
+    ),
+    Mutation(
+        "the mean is no function of the input",
+        aten.native_layer_norm_backward.default,
+        "native_layer_norm",
+        result(lambda x: x and doubled(x)),
+        BACKWARD,
+    ),
+    # ---- linear algebra and complex numbers
+    Mutation(
+        "the other triangle",
+        aten.linalg_cholesky_ex.default,
+        "linalg.cholesky_ex",
+        keyword("upper", lambda upper: not upper),
+    ),
+    Mutation("not normalized", aten._fft_r2c.default, "fft.rfft", argument(2, lambda mode: (mode + 1) % 3)),
+)
+
+
+def _alike(out, *operands):
+    from backend_sdk.decomp.promotion import promoted, spread
+
+    dtype = promoted(*operands)
+    return [spread(operand, out.shape, dtype) for operand in operands]
+
+
+def _name(mutation):
+    return f"{mutation.overload}: {mutation.wrong} ({mutation.op}, {mutation.kind})"
+
+
+@pytest.fixture
+def mutate(monkeypatch):
+    def mutate(mutation):
+        right = all_rules()[mutation.overload]
+        wrong = mutation.make(right)
+        for mark in ("draws", "reads_memory", "checks"):
+            if getattr(right, mark, False):
+                setattr(wrong, mark, True)
+        wrong.__name__ = f"wrong_{right.__name__}"
+        monkeypatch.setitem(all_rules(), mutation.overload, wrong)
+
+    return mutate
+
+
+def test_there_are_enough():
+    assert len(MUTATIONS) >= 40
+    assert len({mutation.overload for mutation in MUTATIONS}) >= 40
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=_name)
+def test_the_proof_fails_on_a_wrong_rule(mutation, mutate):
+    item = Item(mutation.kind, mutation.op, "float32" if mutation.op != "bitwise_xor" else "int64")
+    mutate(mutation)
+    entry = prove(item, "prims", 40, ())
+    assert entry.status in (Status.MISMATCH, Status.RAISED), entry
+    assert entry.failed
+
+
+@pytest.mark.parametrize("op", sorted({(mutation.op, mutation.kind) for mutation in MUTATIONS}), ids="-".join)
+def test_the_proof_passes_on_the_right_rules(op):
+    """Else the other test would pass for another reason."""
+    name, kind = op
+    entry = prove(Item(kind, name, "float32" if name != "bitwise_xor" else "int64"), "prims", 40, ())
+    assert entry.status == Status.PROVEN, entry
+
+
+def test_the_command_fails_on_a_wrong_rule(mutate, monkeypatch, tmp_path, capfd):
+    monkeypatch.setattr(
+        workers,
+        "prove_all",
+        lambda tasks, level, limit, jobs: (prove(task.item, level, limit, task.donors) for task in tasks),
+    )
+    arguments = (
+        "--prove",
+        "--op",
+        "cumsum",
+        "--only",
+        FORWARD,
+        "--journal",
+        str(tmp_path / "journal.jsonl"),
+        "--fresh",
+    )
+    assert _exit_code(arguments) == 0
+    mutate(next(mutation for mutation in MUTATIONS if mutation.op == "cumsum"))
+    assert _exit_code(arguments) == 1
+    assert "cumsum" in capfd.readouterr().out.split("unexplained")[-1]
+
+
+def _exit_code(arguments):
+    try:
+        cli.main(("coverage", *arguments))
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
