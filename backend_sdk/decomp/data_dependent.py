@@ -75,13 +75,8 @@ def bincount(out: TensorType, x: Value, weights: Value | None = None, minlength:
     places = cast(x, torch.int64)
     number = out.shape[0]
     least = prims.full(shape=(), value=minlength, dtype=torch.int64)
-    if 0 not in x.shape:
-        largest = prims.reduce_max(places, axes=(0,))
-        least = prims.maximum(prims.add(largest, constant(largest, 1)), least)
-    read(least, number)
+    read(prims.maximum(_one_more_than_largest(places), least), number)
     start = prims.full(shape=out.shape, value=0, dtype=out.dtype)
-    if 0 in x.shape:
-        return start
     updates = constant(places, 1, out.dtype) if weights is None else cast(weights, out.dtype)
     return prims.scatter(start, places, updates, axis=0, mode="add")
 
@@ -102,15 +97,15 @@ def repeat_interleave(out: TensorType, repeats: Value, *, output_size: Any = Non
 
 
 def _differs_from_previous(x: Value) -> Value:
-    """Along axis 0 of ``x[n, m]``, n > 0: whether an element differs from the one before; the first one does not."""
+    """Along axis 0 of ``x[n, m]``: whether an element differs from the one before; the first one does not."""
     size = x.shape[0]
-    before = prims.concat(slice_axis(x, 0, 0, 1), slice_axis(x, 0, 0, size - 1), axis=0)
+    before = prims.pad(x, low=(1, 0), high=(-1, 0), interior=(0, 0), value=0)
     follows = stretch(prims.iota(length=size, dtype=torch.int64), (1,), x.shape)
     return prims.bitwise_and(prims.ne(x, before), prims.gt(follows, constant(follows, 0)))  # type: ignore[no-any-return]
 
 
 def _ranks(x: Value) -> Value:
-    """In each column of ``x[n, m]``, n > 0: how many different elements of it are less. A NaN equals nothing."""
+    """In each column of ``x[n, m]``: how many different elements of it are less. A NaN equals nothing."""
     ordered, source = prims.sort(x, axis=0, descending=False)
     steps = prims.cumsum(cast(_differs_from_previous(ordered), torch.int64), axis=0)
     return prims.scatter(constant(steps, 0), source, steps, axis=0, mode="set")  # type: ignore[no-any-return]
@@ -141,9 +136,8 @@ def _grouped(out: tuple[TensorType, ...], x: Value, axis: int, group: Value) -> 
 
     ``group`` numbers them from 0 on without a gap. What eager leaves empty, because nobody asked for it, is empty.
     """
-    largest = prims.reduce_max(group, axes=(0,))
     number = out[0].shape[axis]
-    read(prims.add(largest, constant(largest, 1)), number)
+    read(_one_more_than_largest(group), number)
     size = group.shape[0]
     places = prims.iota(length=size, dtype=torch.int64)
     first = prims.scatter(constant(places, size), group, places, axis=0, mode="minimum")
@@ -156,6 +150,12 @@ def _grouped(out: tuple[TensorType, ...], x: Value, axis: int, group: Value) -> 
         else prims.reshape(value, shape=type.shape)
         for type, value in zip(out[1:], rest, strict=False)
     )
+
+
+def _one_more_than_largest(x: Value) -> Value:
+    """Of nothing: 0. Whether there is anything may be known only later."""
+    largest = prims.reduce_max(prims.pad(x, low=(1,), high=(0,), interior=(0,), value=-1), axes=(0,))
+    return prims.add(largest, constant(largest, 1))  # type: ignore[no-any-return]
 
 
 def _of_nothing(out: tuple[TensorType, ...], axis: int) -> Any:

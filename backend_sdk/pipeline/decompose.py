@@ -420,9 +420,7 @@ class _Translation:
 
     def _typed(self, inner: fx.Node, expected: Any) -> Any:
         if isinstance(expected, (SymExpr, type(None))):
-            inner.meta["type"] = expected
-            inner.meta["origin"] = self._builder.origin
-            self._builder.added.append(inner)
+            self._builder.typed(inner, (expected,), single=True)
             return expected
         results = expected if isinstance(expected, tuple) else (expected,)
         return self._builder.typed(inner, results, single=not isinstance(expected, tuple))
