@@ -99,7 +99,7 @@ def repeat_interleave(out: TensorType, repeats: Value, *, output_size: Any = Non
 def _differs_from_previous(x: Value) -> Value:
     """Along axis 0 of ``x[n, m]``: whether an element differs from the one before; the first one does not."""
     size = x.shape[0]
-    before = prims.pad(x, low=(1, 0), high=(-1, 0), interior=(0, 0), value=0)
+    before = slice_axis(prims.pad(x, low=(1, 0), high=(0, 0), interior=(0, 0), value=0), 0, 0, size)
     follows = stretch(prims.iota(length=size, dtype=torch.int64), (1,), x.shape)
     return prims.bitwise_and(prims.ne(x, before), prims.gt(follows, constant(follows, 0)))  # type: ignore[no-any-return]
 

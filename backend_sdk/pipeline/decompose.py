@@ -31,7 +31,7 @@ from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import DECOMPOSED, FALLBACK, FREE, HOST, NATIVE, NodeReport
 from backend_sdk.pipeline.rule_call import Stranger, advice, call_rule, leaves, shown_result
 from backend_sdk.spec import Prim, Shape, SymExpr, TensorType, building, differ
-from backend_sdk.spec.symbolic import Dim
+from backend_sdk.spec.symbolic import Dim, contiguous_strides
 from backend_sdk.torch_compat import decompositions
 from backend_sdk.torch_compat.ops import (
     draws,
@@ -394,8 +394,12 @@ class _Translation:
         return result
 
     def _check(self, op: Any, *args: Any, **kwargs: Any) -> None:
-        """Add a check within a rule. It takes operands of any strides."""
-        self._on_host(self._typed(self._builder.call_foreign(op, args, kwargs), None), _CHECKS_DATA)
+        """Add a check within a rule. torch's kernels of checks want dense operands."""
+        call = self._builder.call_foreign(op, args, kwargs)
+        call.meta["layouts"] = [
+            contiguous_strides(leaf.shape) for leaf in leaves((args, kwargs)) if isinstance(leaf, Value)
+        ]
+        self._on_host(self._typed(call, None), _CHECKS_DATA)
 
     def _on_host(self, result: Any, reason: str) -> Any:
         """Mark the call just added as one that eager runs and that is no fallback."""
