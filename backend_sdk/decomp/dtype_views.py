@@ -18,6 +18,8 @@ from backend_sdk.prims.shorthand import cast, constant
 from backend_sdk.spec import TensorType
 from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
+# What `bitcast` takes.
+_BITS = dtypes.REAL | dtypes.FLOAT8 | dtypes.UNSIGNED
 _INTEGER_OF_WIDTH = {dtype.itemsize: dtype for dtype in dtypes.SIGNED_DTYPES}
 
 
@@ -64,9 +66,9 @@ def view_dtype(out: TensorType, x: Value, dtype: torch.dtype) -> Any:
     """Bytes that are neither 0 nor 1 are True as a truth value, and so read as 1 once more."""
     if x.dtype == dtype:
         return x
-    if dtype in dtypes.REAL and x.dtype in dtypes.REAL and x.dtype.itemsize == dtype.itemsize:
+    if {dtype, x.dtype} <= _BITS and x.dtype.itemsize == dtype.itemsize:
         return prims.bitcast(x, dtype=dtype)
-    if x.dtype not in dtypes.ANY or dtype not in dtypes.ANY:
+    if not {dtype, x.dtype} <= _BITS | dtypes.ANY:
         return NotImplemented
     if 0 in out.shape:
         return prims.full(shape=out.shape, value=0, dtype=dtype)

@@ -21,6 +21,7 @@ from backend_sdk.spec.symbolic import Dim, element_count
 
 _T = DtypeVar("T", dtypes.STORED)
 _EXACT = Exact()
+_BITS_OF_WIDTH = {dtype.itemsize: dtype for dtype in dtypes.SIGNED_DTYPES}
 
 
 def _full_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
@@ -290,4 +291,7 @@ def _reverse_shape(x: TensorType, *, dims: tuple[int, ...]) -> Shape:
 )
 def reverse(x: Operand, *, dims: tuple[int, ...]) -> Operand:
     """x with the order of its elements reversed along each of ``dims``."""
+    if x.dtype in dtypes.STORAGE:
+        # torch's kernel takes few of them: their bits move as well.
+        return torch.flip(x.view(_BITS_OF_WIDTH[x.dtype.itemsize]), dims).view(x.dtype)
     return torch.flip(x, dims)
