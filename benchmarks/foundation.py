@@ -108,6 +108,28 @@ def compile_bert(runs: int = 5) -> Number:
     )
 
 
+def decompose_bert(runs: int = 5) -> Number:
+    """Seconds to decompose BERT-base's training graphs, forward and backward, to prims."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    from backend_sdk.pipeline.report import collecting
+
+    torch.manual_seed(0)
+    model = BertForMaskedLM(BertConfig())
+    tokens = torch.randint(0, 1000, (1, 128))
+    seconds = []
+    for _ in range(runs + 1):
+        torch.compiler.reset()
+        with collecting() as reports:
+            torch.compile(model, backend="sdk:reference")(input_ids=tokens, labels=tokens).loss.backward()
+        model.zero_grad()
+        seconds.append(sum(report.seconds["decompose"] for report in reports))
+    nodes = sum(len(report.nodes) for report in reports)
+    graphs = " and ".join(report.kind for report in reports)
+    detail = f"{nodes} aten nodes ({graphs}), median of {runs}"
+    return Number("decompose BERT-base's training graphs to prims", statistics.median(seconds[1:]), 2.0, "s", detail)
+
+
 def call_overhead(rounds: int = 41, calls: int = 500) -> Number:
     """Time of one call of a compiled 3-op graph on sdk:null over TorchInductor's, alternating."""
 
@@ -210,7 +232,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     arguments = parser.parse_args()
     numbers = []
-    for measure in (partition_chain, compile_bert, call_overhead, import_torch, import_sdk):
+    for measure in (partition_chain, compile_bert, decompose_bert, call_overhead, import_torch, import_sdk):
         number = measure()
         numbers.append(number)
         verdict = "ok    " if number.kept else "MISSED"

@@ -70,13 +70,19 @@ def test_symbolic_sizes():
         assert torch.equal(compiled(x), x.view(torch.uint8) + 1)
 
 
-def test_memory_outside_of_a_tensor_is_refused_with_its_reason():
+def test_the_memory_of_an_input_is_there_beyond_its_own_elements():
+    x = torch.arange(20.0)[5:15]
+    _agree(lambda x: x.as_strided((2, 2), (1, 2), 0) + 1, x)
+    _agree(lambda x: x.as_strided((4,), (5,), 4) * x[:4], x)
+    _agree(lambda x: x.as_strided((2, 2), (1, 2), 10) + 1, x)
+
+
+def test_memory_outside_of_a_computed_value_is_refused_with_its_reason():
     x = torch.arange(20.0)[5:15]
 
-    def before(x):
-        return x.as_strided((2, 2), (1, 2), 0) + 1
+    def outside(x):
+        return (x[::2] * 2)[1:].as_strided((2,), (1,), 0) + 1
 
     with pytest.raises(UnsupportedOpError, match="memory that its operand's own elements"):
-        torch.compile(before, backend="sdk:reference", options={"fallback": "error"})(x)
-    assert torch.equal(torch.compile(before, backend="sdk:reference")(x), before(x))
-    _agree(lambda x: x.as_strided((2, 2), (1, 2), 10) + 1, x)
+        torch.compile(outside, backend="sdk:reference", options={"fallback": "error"})(x)
+    assert torch.equal(torch.compile(outside, backend="sdk:reference")(x), outside(x))
