@@ -59,6 +59,7 @@ INFORMATIVE = frozenset(
 ATTRIBUTE_TYPES: Mapping[str, tuple[str, str]] = {
     "bool": ("bool", "true or false"),
     "int": ("int", "an integer"),
+    "int | None": ("optional int", "an integer, or null"),
     "float": ("float", "a real number"),
     "str": ("name", "one of the names listed"),
     "torch.dtype": ("dtype", "a dtype"),
@@ -71,7 +72,13 @@ ATTRIBUTE_TYPES: Mapping[str, tuple[str, str]] = {
     "Scalar": ("number", "a boolean, integer, real or complex number, or an expression over symbolic sizes"),
 }
 
-_DTYPE_ORDER = (*dtypes.FLOAT_DTYPES, *dtypes.COMPLEX_DTYPES, *dtypes.INTEGER_DTYPES, *dtypes.BOOL_DTYPES)
+_DTYPE_ORDER = (
+    *dtypes.FLOAT_DTYPES,
+    *dtypes.COMPLEX_DTYPES,
+    *dtypes.INTEGER_DTYPES,
+    *dtypes.BOOL_DTYPES,
+    *dtypes.STORAGE_DTYPES,
+)
 
 _MOST_EXAMPLES = 3
 

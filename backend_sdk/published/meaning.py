@@ -190,9 +190,8 @@ class _Reader:
             targets = [] if node.value is None else [node.target]
             return ["Assign", [["targets", self._node(targets, scope)], ["value", self._node(node.value, scope)]]]
         fields = []
-        for name in sorted(set(node._fields) - skipped):
-            value = getattr(node, name, None)
-            if value is not None and value != []:
+        for name, value in sorted(ast.iter_fields(node), key=lambda field: field[0]):
+            if name not in skipped and value is not None and value != []:
                 is_block = name in ("body", "orelse", "finalbody") and isinstance(value, list)
                 fields.append([name, self._body(value, scope) if is_block else self._node(value, scope)])
         return [type(node).__name__, fields]

@@ -32,12 +32,6 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "training: no backward graphs",
     ),
     PrivateName(
-        "torch._assert_async",
-        f"{_HERE}.checks",
-        "a check of data that both Dynamo and export keep in the graph",
-        "backend_sdk.traceable: functions that check their operands",
-    ),
-    PrivateName(
         "torch._dynamo.backends.common:_is_wrapped_bw_compiler",
         f"{_HERE}.aot",
         "marks a backward compiler that keeps Dynamo out by itself",
@@ -56,10 +50,34 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "every compilation",
     ),
     PrivateName(
+        "torch._guards.TracingContext",
+        f"{_HERE}.aot",
+        "the environment of such a capture",
+        "backend-sdk coverage --prove: ops whose result has a size that only the data decide",
+    ),
+    PrivateName(
         "torch._guards.TracingContext.try_get",
         f"{_HERE}.aot",
         "tells how many results of a forward graph reach the user, and which are saved for backward",
         "training: saved tensors get copies that nobody needs",
+    ),
+    PrivateName(
+        "torch._guards.tracing",
+        f"{_HERE}.aot",
+        "captures with sizes that only the data decide, as Dynamo does",
+        "backend-sdk coverage --prove: ops whose result has a size that only the data decide",
+    ),
+    PrivateName(
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+        f"{_HERE}.aot",
+        "stands for tensors in such a capture",
+        "backend-sdk coverage --prove: ops whose result has a size that only the data decide",
+    ),
+    PrivateName(
+        "torch._assert_async",
+        f"{_HERE}.checks",
+        "a check of data that both Dynamo and export keep in the graph",
+        "backend_sdk.traceable: functions that check their operands",
     ),
     PrivateName(
         "torch._C._dispatch_has_kernel_for_dispatch_key",
@@ -222,6 +240,18 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         f"{_HERE}.symbolic",
         "torch's own floor division of sizes, so that ours compares equal to it",
         "dynamic shapes: sizes that are equal are refused as different",
+    ),
+    PrivateName(
+        "torch.utils._sympy.functions.Max",
+        f"{_HERE}.symbolic",
+        "the larger of two sizes in torch's own form",
+        "slices between numbers that are read off the data run in eager",
+    ),
+    PrivateName(
+        "torch.utils._sympy.functions.Min",
+        f"{_HERE}.symbolic",
+        "the smaller of two sizes in torch's own form",
+        "slices between numbers that are read off the data run in eager",
     ),
     PrivateName(
         "torch.utils._sympy.functions.PythonMod",

@@ -58,7 +58,7 @@ def test_an_overload_with_a_rule_is_in_scope(covered):
         ("aten._foreach_add.List", Verdict.DECOMPOSED),
         ("aten.transpose.int", Verdict.VIEW),
         ("aten._sparse_mm.default", Verdict.OUT_OF_SCOPE),
-        ("aten.nonzero.out", Verdict.OUT_OF_SCOPE),
+        ("aten.nonzero.out", Verdict.FUNCTIONALIZED),
     ],
 )
 def test_verdicts_of_known_overloads(name, verdict, covered):
