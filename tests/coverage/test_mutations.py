@@ -331,7 +331,7 @@ MUTATIONS = (
         "the divisor is ignored", aten.avg_pool2d.default, "nn.functional.avg_pool2d", argument(6, lambda divisor: None)
     ),
     Mutation(
-        "sizes are rounded down", aten.avg_pool2d.default, "nn.functional.avg_pool2d", argument(4, lambda up: False)
+        "sizes are rounded down", aten.avg_pool2d.default, "nn.functional.avg_pool1d", argument(4, lambda up: False)
     ),
     Mutation(
         "borders are zero", aten.grid_sampler_2d.default, "nn.functional.grid_sample", argument(3, lambda mode: 0)
