@@ -408,11 +408,7 @@ ARGUMENTS: Mapping[str, Entry] = {
     ),
     "_batch_norm_with_update": lambda draw: _without(_batch_norm(draw), "cudnn_enabled"),
     "_batch_norm_impl_index_backward": lambda draw: {
-        **{
-            name: value
-            for name, value in _batch_norm(draw).items()
-            if name not in ("bias", "momentum", "cudnn_enabled")
-        },
+        **_without(_batch_norm(draw), "bias", "momentum", "cudnn_enabled"),
         "impl_index": 0,
         "grad_output": draw.normal(4, 3, 5),
         "save_mean": draw.normal(3),

@@ -12,9 +12,12 @@ import torch
 
 from backend_sdk.coverage import calls
 from backend_sdk.coverage.arguments import ARGUMENTS, Draw, valid_arguments
+from backend_sdk.coverage.baseline import Baseline, committed
 from backend_sdk.coverage.calls import PRIMS
 from backend_sdk.coverage.generated import candidates, stem
+from backend_sdk.coverage.known import KNOWN
 from backend_sdk.coverage.prove import OVERLOAD, Item, Status, prove
+from backend_sdk.coverage.scope import Reason
 from backend_sdk.coverage.verdict import Verdict, verdicts
 from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.overloads import arguments, aten_overloads
@@ -22,12 +25,16 @@ from backend_sdk.torch_compat.overloads import arguments, aten_overloads
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
+def _entry_of(name):
+    own = name.removeprefix("aten.")
+    return own if own in ARGUMENTS else stem(name)
+
+
 def _served():
-    """The overloads that each entry serves."""
+    """The overloads of the installed torch that each entry serves."""
     found = defaultdict(list)
     for name in aten_overloads():
-        own = name.removeprefix("aten.")
-        found[own if own in ARGUMENTS else stem(name)].append(name)
+        found[_entry_of(name)].append(name)
     return {entry: found.get(entry, []) for entry in ARGUMENTS}
 
 
@@ -35,9 +42,13 @@ SERVED = _served()
 CASES = [name for names in SERVED.values() for name in names]
 
 
-@pytest.mark.parametrize("entry", ARGUMENTS)
-def test_an_entry_names_overloads_and_their_arguments(entry):
-    assert SERVED[entry], "no overload of the installed torch is called so"
+def test_each_entry_is_for_an_overload_of_a_supported_release():
+    known = {_entry_of(name) for path in committed().values() for name in Baseline.read(path).overloads}
+    assert ARGUMENTS.keys() - known == set()
+
+
+@pytest.mark.parametrize("entry", [entry for entry, names in SERVED.items() if names])
+def test_an_entry_names_arguments_of_its_overloads(entry):
     known = {argument.name for name in SERVED[entry] for argument in arguments(aten_overloads()[name])}
     assert ARGUMENTS[entry](Draw()).keys() <= known
 
@@ -69,6 +80,13 @@ def test_the_overload_itself_comes_before_what_it_computes():
 def test_no_entry_serves_what_is_out_of_scope_alone():
     outside = {one.overload for one in verdicts() if one.verdict == Verdict.OUT_OF_SCOPE}
     assert [entry for entry, names in SERVED.items() if names and set(names) <= outside] == []
+
+
+@pytest.mark.parametrize("op", [one.op for one in KNOWN if one.reason == Reason.DEVICE and OVERLOAD in one.kinds])
+def test_eager_runs_no_call_of_what_has_no_cpu_kernel(op):
+    overload = aten_overloads()[op]
+    assert not torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CPU")
+    assert not any(calls.runs(call) for call in candidates(op, ()))
 
 
 @pytest.mark.parametrize(
