@@ -1,4 +1,4 @@
-"""Calls of one overload, made from its schema: with arguments that a sample of the catalogue lends, or guessed ones.
+"""Calls of one overload: with arguments of the table, with those that a sample of the catalogue lends, or guessed ones.
 
 An in-place or out= overload writes into copies made within the call, so that what it writes is a result.
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from backend_sdk.coverage.arguments import valid_arguments
 from backend_sdk.coverage.calls import Call, run_in_eager
 from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.ops import name_arguments
@@ -54,6 +55,8 @@ class _NoValue(Exception):
 def candidates(name: str, lent: Iterable[Call]) -> Iterator[Call]:
     """Calls of the overload ``name``, the likelier first. ``lent`` are sample calls whose arguments may fit."""
     schema = arguments(aten_overloads()[name])
+    tabled = valid_arguments((name.removeprefix("aten."), stem(name)))
+    yield from _assembled(name, schema, [tabled] if tabled else [], guessed=False)
     for call in itertools.islice(lent, 12):
         for given in _lent_arguments(name, call):
             yield from _assembled(name, schema, [given], guessed=False)
@@ -97,7 +100,8 @@ def stem(name: str) -> str:
 def functional_overloads(name: str) -> tuple[Any, ...]:
     """The overloads that compute the same and write into nothing."""
     base = name.split(".")[1].removesuffix("_")
-    return tuple(op for op in aten_overloads().values() if base_name(op) == base and not is_mutable(op))
+    bases = (base, f"{base}_functional")
+    return tuple(op for op in aten_overloads().values() if base_name(op) in bases and not is_mutable(op))
 
 
 # ---- guesses
@@ -282,8 +286,8 @@ class _Written:
                 results = functional(**values)
             except (RuntimeError, TypeError, IndexError):
                 continue
-            if len(self._out) == 1:
-                return [_types(list(results) if isinstance(results, tuple) else results)]
+            if len(functional._schema.returns) == 1:
+                return [_types(results)]
             return [_types(result) for result in results][: len(self._out)]
         for dtype in (self._dtype(values), torch.int64, torch.bool, torch.float32):
             empty = {

@@ -41,7 +41,13 @@ KNOWN: tuple[Known, ...] = (
     *_all(
         Reason.NOT_YET,
         "torch's functionalization hands the results of the overload to the wrong arguments",
-        "aten._native_batch_norm_legit.out aten._batch_norm_with_update.out aten.rrelu_with_noise.out",
+        """
+        aten._native_batch_norm_legit.out aten._batch_norm_with_update.out aten.rrelu_with_noise.out
+        aten._amp_foreach_non_finite_check_and_unscale.out aten._amp_update_scale.out
+        aten._fused_adagrad.out aten._fused_adagrad.tensor_lr_out aten._fused_adam.out aten._fused_adam.tensor_lr_out
+        aten._fused_adamw.out aten._fused_adamw.tensor_lr_out aten._fused_sgd.out aten._fused_sgd.tensor_lr_out
+        aten._fused_moving_avg_obs_fq_helper.out
+        """,
         ("overload",),
     ),
     *_all(
@@ -52,8 +58,9 @@ KNOWN: tuple[Known, ...] = (
     ),
     *_all(
         Reason.VENDOR,
-        "takes what the library's forward saved, which arguments made up from the schema are not",
-        "aten.mkldnn_rnn_layer_backward.default",
+        "its fourth result is the library's workspace, which torch's own fake kernel takes for empty; aten.lstm.input "
+        "compares the others",
+        "aten.mkldnn_rnn_layer.default aten.mkldnn_rnn_layer.out",
         ("overload",),
     ),
     *_all(
@@ -64,7 +71,50 @@ KNOWN: tuple[Known, ...] = (
     *_all(
         Reason.NOT_YET,
         "torch cannot functionalize the overload: its schema says that a result is an argument, and no kernel for it",
-        "aten.polygamma_.default aten.resize.out",
+        "aten.polygamma_.default aten.resize.out aten._slow_conv2d_backward.grad_input",
+        ("overload",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "torch has no meta kernel for the in-place overload, which functionalization runs before the functional one",
+        """
+        aten._fused_adagrad_.default aten._fused_adagrad_.tensor_lr aten._fused_sgd_.default aten._fused_sgd_.tensor_lr
+        aten._fused_adam_.tensor_lr aten._fused_adamw_.tensor_lr
+        """,
+        ("overload",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "torch has no meta kernel for the overload, and its own asks for a bound on the CPU, where a fake one never is",
+        "aten.randint_like.Tensor_generator aten.randint_like.Tensor_generator_out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "torch cannot trace the out= overload: it makes a signature of the schema, and from is a keyword of Python",
+        "aten.uniform.out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.DATA,
+        "torch has no fake kernel for the overload; torch.unique_consecutive with dim reaches the contract",
+        "aten.unique_dim_consecutive.default aten.unique_dim_consecutive.out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.DEVICE,
+        "no CPU kernel: there is nothing to compare with",
+        """
+        aten._fused_dropout.default aten._fused_dropout.out aten._fused_rms_norm_backward.default
+        aten._masked_scale.default aten._masked_scale.out aten.linear_backward.default aten.linear_backward.out
+        aten._scaled_dot_product_efficient_attention.default
+        aten._scaled_dot_product_efficient_attention_backward.default
+        aten._scaled_dot_product_fused_attention_overrideable.default
+        aten._scaled_dot_product_fused_attention_overrideable_backward.default
+        aten._thnn_fused_lstm_cell.default aten._thnn_fused_lstm_cell.out aten._thnn_fused_lstm_cell_backward.default
+        aten._thnn_fused_lstm_cell_backward_impl.default aten._thnn_fused_lstm_cell_backward_impl.out
+        aten.addmm.dtype aten.addmm.dtype_out aten.bmm.dtype aten.bmm.dtype_out aten.mm.dtype aten.mm.dtype_out
+        """,
         ("overload",),
     ),
 )

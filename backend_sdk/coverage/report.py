@@ -17,7 +17,7 @@ from backend_sdk.coverage.verdict import Covered, Verdict
 
 @dataclass(frozen=True)
 class Judged:
-    """One entry with what explains its failure, if it failed and something does."""
+    """One entry with what explains that it failed, or that nothing could run, if something does."""
 
     entry: Entry
     explanation: str = ""
@@ -131,7 +131,7 @@ def judge(covered: list[Covered], entries: Sequence[Entry], *, whole: bool) -> R
 
 
 def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mapping[str, Covered]) -> str:
-    if entry.status in (Status.PROVEN, Status.NOTHING):
+    if entry.status == Status.PROVEN:
         return ""
     for known in by_op.get(entry.item.name, ()):
         if _fits(known, entry):

@@ -48,7 +48,8 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         c*ol_indices.* c*ol_indices_copy.* crow_indices.* crow_indices_copy.* row_indices.* row_indices_copy.*
         _nnz.* _dimI.* _dimV.* dense_dim.* _spdiags.* _spsolve.* hspmm.* copy_sparse_to_sparse.* smm.*
         sspaddmm.* resize_as_sparse.* _convert_indices_from_coo_to_csr.* _convert_indices_from_csr_to_coo.*
-        _embedding_bag_sparse_backward.* _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
+        _embedding_bag_sparse_backward.* embedding_sparse_backward.* _gather_sparse_backward.*
+        _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
         """,
     ),
     _rows(
@@ -125,7 +126,7 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         """
         _fw_primal* _make_dual* _unpack_dual.* retain_grad.* requires_grad.* _backward.* detach_copy.*
         _foreach_copy.* _make_dep_token.* _print.* _propagate_xla_data.* sym_constrain_range*
-        _functional_sym_* _is_any_true.* _is_all_true.* _test_autograd*
+        _functional_sym_* _is_any_true.* _is_all_true.* _test_autograd* get_gradients.*
         """,
     ),
     _rows(
@@ -141,6 +142,11 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _foreach_addcdiv.Tensor* _foreach_addcmul.Tensor* _pack_padded_sequence* _pad_packed_sequence.*
         _rowwise_prune.*
         """,
+    ),
+    _rows(
+        Reason.DATA,
+        "takes a packed sequence: torch's own kernel cuts it by sizes that it reads off a tensor while it is traced",
+        "lstm.data gru.data rnn_tanh.data rnn_relu.data",
     ),
     _rows(
         Reason.DATA,

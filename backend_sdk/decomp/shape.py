@@ -61,6 +61,14 @@ def permute(out: TensorType, x: Value, dims: Sequence[int]) -> Any:
     return prims.permute(x, dims=tuple(axis_of(dim, x.ndim) for dim in dims))
 
 
+@decomposition(aten.native_channel_shuffle.default)
+def channel_shuffle(out: TensorType, x: Value, groups: int) -> Any:
+    """Channel j of group i becomes channel i of group j."""
+    batch, channels, *rest = x.shape
+    grouped = prims.reshape(x, shape=(batch, groups, channels // groups, *rest))
+    return prims.reshape(prims.permute(grouped, dims=_swapped(grouped.ndim, 1, 2)), shape=out.shape)
+
+
 @decomposition(aten.expand.default)
 def expand(out: TensorType, x: Value, size: Any, *, implicit: bool = False) -> Any:
     return trailing(x, out.shape)

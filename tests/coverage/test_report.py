@@ -38,6 +38,13 @@ def test_a_known_reason_explains_its_own_op_and_direction_only(known):
     assert [one.unexplained for one in judge(COVERED, entries, whole=False).judged] == [False, True]
 
 
+def test_a_known_reason_says_why_nothing_could_run(known):
+    entries = [Entry(f"{kind}/nonzero/float32", Status.NOTHING) for kind in ("forward", "backward")]
+    judged = judge(COVERED, entries, whole=False).judged
+    assert [one.explanation for one in judged] == ["data-dependent size: a size", ""]
+    assert not any(one.unexplained for one in judged)
+
+
 @pytest.mark.parametrize(
     ("ops", "explained"),
     [
