@@ -14,17 +14,21 @@ from backend_sdk.coverage.scope import Reason
 
 @dataclass(frozen=True)
 class Known:
-    """Failures of one OpInfo by full name (forward or backward), or of one overload, in some dtypes or any."""
+    """Failures of one OpInfo by full name (forward or backward), or of one overload, that do not compute other numbers
+    than eager; ``other_numbers`` says that they may.
+    """
 
     op: str
     reason: Reason
     why: str
     kinds: tuple[str, ...] = ("forward", "backward")
-    dtypes: tuple[str, ...] = ()
+    other_numbers: bool = False
 
 
-def _all(reason: Reason, why: str, ops: str, kinds: tuple[str, ...] = ("forward", "backward")) -> tuple[Known, ...]:
-    return tuple(Known(op, reason, why, kinds) for op in ops.split())
+def _all(
+    reason: Reason, why: str, ops: str, kinds: tuple[str, ...] = ("forward", "backward"), *, other_numbers: bool = False
+) -> tuple[Known, ...]:
+    return tuple(Known(op, reason, why, kinds, other_numbers) for op in ops.split())
 
 
 KNOWN: tuple[Known, ...] = (
@@ -49,12 +53,14 @@ KNOWN: tuple[Known, ...] = (
         aten._fused_moving_avg_obs_fq_helper.out
         """,
         ("overload",),
+        other_numbers=True,
     ),
     *_all(
         Reason.NOT_YET,
         "writes into running statistics, of which its schema says nothing: a captured graph loses what it writes",
         "aten.native_batch_norm.out",
         ("overload",),
+        other_numbers=True,
     ),
     *_all(
         Reason.VENDOR,
@@ -62,6 +68,7 @@ KNOWN: tuple[Known, ...] = (
         "compares the others",
         "aten.mkldnn_rnn_layer.default aten.mkldnn_rnn_layer.out",
         ("overload",),
+        other_numbers=True,
     ),
     *_all(
         Reason.DEVICE,
@@ -118,7 +125,3 @@ KNOWN: tuple[Known, ...] = (
         ("overload",),
     ),
 )
-
-# Ops of the captured graphs that eager runs, with the reason, beside those that are out of scope. They explain any
-# failure that they alone cause.
-REFUSED: dict[str, tuple[Reason, str]] = {}

@@ -189,8 +189,9 @@ def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry
         _attempt(call, level, found)
         entry.__dict__.update(found.__dict__)
         tried += 1
-        # A guess that fails may have made no sense: another may.
-        if not found.failed or not call.guessed or tried == _MOST_GUESSES:
+        # A guess that raises may have made no sense: another may. Numbers that differ from eager's always count.
+        settled = not found.failed or found.status == Status.MISMATCH
+        if settled or not call.guessed or tried == _MOST_GUESSES:
             break
     # A composite kernel runs as its parts below autograd: the call itself says what was called.
     if entry.samples and not entry.failed and item.name not in entry.overloads:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend_sdk.coverage.known import KNOWN, REFUSED, Known
+from backend_sdk.coverage.known import KNOWN, Known
 from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, Entry, Status
 from backend_sdk.coverage.verdict import Covered, Verdict
 
@@ -54,11 +54,11 @@ class Report:
 
     @property
     def proven_overloads(self) -> set[str]:
-        """Overloads that ran, in eager, within a call on which the contract agreed."""
+        """Overloads in scope that ran, in eager, within a call on which the contract agreed."""
         found: set[str] = set()
         for one in self.judged:
             found.update(one.entry.overloads)
-        return found
+        return found - {one.overload for one in self.covered if one.verdict == Verdict.OUT_OF_SCOPE}
 
     def counts(self, kind: str, dtype: str) -> dict[str, int]:
         """Number of items of a kind and dtype by status, and of those that failed unexplained."""
@@ -134,14 +134,12 @@ def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mappin
     if entry.status == Status.PROVEN:
         return ""
     for known in by_op.get(entry.item.name, ()):
-        if _fits(known, entry):
+        if _fits(known, entry) and (known.other_numbers or entry.status != Status.MISMATCH):
             return f"{known.reason.value}: {known.why}"
     if entry.status == Status.REFUSED:
         reasons = []
         for name in entry.refused:
-            if name in REFUSED:
-                reasons.append(f"{REFUSED[name][0].value}: {name}: {REFUSED[name][1]}")
-            elif name in outside:
+            if name in outside:
                 reasons.append(f"{outside[name].reason}: {name}: {outside[name].how}")
             else:
                 return ""
@@ -150,8 +148,8 @@ def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mappin
 
 
 def _fits(known: Known, entry: Entry) -> bool:
-    item = entry.item
-    return item.name == known.op and item.kind in known.kinds and (not known.dtypes or item.dtype in known.dtypes)
+    """Whether an entry is of what a known reason is about."""
+    return entry.item.name == known.op and entry.item.kind in known.kinds
 
 
 def _stale(entries: Sequence[Entry], whole: bool) -> list[str]:
@@ -165,9 +163,6 @@ def _stale(entries: Sequence[Entry], whole: bool) -> list[str]:
             found.append(
                 f"{known.op} ({', '.join(known.kinds)}) is said to fail ({known.why}) and is not in the catalogue"
             )
-    if whole:
-        refused = {name for entry in entries for name in entry.refused}
-        found += [f"{name} is said to be refused, and no call has it" for name in REFUSED if name not in refused]
     return found
 
 

@@ -27,7 +27,7 @@ import torch
 
 from backend_sdk.errors import RegistryError
 from backend_sdk.spec import Prim
-from backend_sdk.torch_compat.ops import is_overload
+from backend_sdk.torch_compat.ops import Operators, is_overload
 
 # Modules whose code is part of what an op means. What another module computes is known by its name.
 _FOLLOWED = ("backend_sdk.prims", "backend_sdk.dtypes", "backend_sdk.decomp")
@@ -116,7 +116,7 @@ class _Reader:
             return ["object", type(value).__qualname__, fields]
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)) or hasattr(value, "__qualname__"):
             return ["name", value.__module__, value.__qualname__]
-        if is_overload(value):
+        if is_overload(value) or isinstance(value, Operators):
             return ["name", str(value)]
         raise RegistryError(
             f"{what} is {value!r}, a {type(value).__qualname__}, which has no lasting form",

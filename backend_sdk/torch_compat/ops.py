@@ -45,6 +45,9 @@ class Operators:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
+    def __str__(self) -> str:
+        return f"torch.ops.{self._namespace}"
+
     def __getattr__(self, op: str) -> Any:
         found = getattr(getattr(torch.ops, self._namespace), op, None)
         # Some ops are called like Python's own methods (aten.__lshift__), which others may look for.

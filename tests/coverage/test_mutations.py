@@ -324,7 +324,9 @@ MUTATIONS = (
         "the gradient of the weight is doubled",
         aten.convolution_backward.default,
         "nn.functional.conv1d",
-        lambda right: lambda out, *args: (lambda r: (r[0], r[1] and doubled(r[1]), r[2]))(right(out, *args)),
+        lambda right: (
+            lambda out, *args: (lambda r: (r[0], r[1] if r[1] is None else doubled(r[1]), r[2]))(right(out, *args))
+        ),
         BACKWARD,
     ),
     Mutation(
@@ -356,7 +358,7 @@ MUTATIONS = (
         "the mean is no function of the input",
         aten.native_layer_norm_backward.default,
         "native_layer_norm",
-        result(lambda x: x and doubled(x)),
+        result(lambda x: x if x is None else doubled(x)),
         BACKWARD,
     ),
     # ---- linear algebra and complex numbers
@@ -405,8 +407,9 @@ def test_the_proof_fails_on_a_wrong_rule(mutation, mutate):
     item = Item(mutation.kind, mutation.op, "float32" if mutation.op != "bitwise_xor" else "int64")
     mutate(mutation)
     entry = prove(item, "prims", 40, ())
-    assert entry.status in (Status.MISMATCH, Status.RAISED), entry
-    assert entry.failed
+    # Other numbers, or other types, which the pipeline refuses; a wrong rule that crashes would show nothing.
+    assert entry.status == Status.MISMATCH or "gives" in entry.message, entry
+    assert "wrong_" not in entry.message or " raised " not in entry.message, entry
 
 
 @pytest.mark.parametrize("op", sorted({(mutation.op, mutation.kind) for mutation in MUTATIONS}), ids="-".join)

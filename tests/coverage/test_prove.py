@@ -5,6 +5,8 @@ What a user would lose: a report in which a wrong number counts as proven.
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -105,3 +107,30 @@ def test_a_sample_lends_its_arguments():
         Item(OVERLOAD, "aten.index_copy_.default", "float32"), PRIMS, None, (Item(FORWARD, "index_copy", "float32"),)
     )
     assert lent.status == Status.PROVEN, lent.message
+
+
+@pytest.mark.parametrize(
+    ("actual", "eager", "truth", "near"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], True),
+        # The order of a sum costs an epsilon of the largest element.
+        ([1e-8, 1.0], [0.0, 1.0], [0.0, 1.0], True),
+        ([math.inf, 1.0], [-math.inf, 1.0], [-math.inf, 1.0], False),
+        ([math.nan, 1.0], [math.inf, 1.0], [math.inf, 1.0], False),
+        ([math.inf, 1.0], [math.nan, 1.0], [math.nan, 1.0], False),
+        ([math.nan, 1.0], [math.nan, 1.0], [math.nan, 1.0], True),
+        # As far off as eager is right: beside a large element a small one has its own measure.
+        ([0.41, 22026.4648], [0.36787945, 22026.4648], [0.36787944, 22026.46579], False),
+        ([0.0, 1e6], [0.05, 1e6], [0.05, 1e6], True),
+        ([0.0, 1e6], [0.2, 1e6], [0.2, 1e6], False),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_how_near_a_result_must_be(actual, eager, truth, near, dtype):
+    found = calls._is_as_near(
+        torch.tensor(actual).to(dtype),
+        torch.tensor(eager).to(dtype),
+        torch.tensor(truth, dtype=torch.float64).to(dtype.to_complex() if dtype.is_complex else torch.float64),
+        False,
+    )
+    assert found == near
