@@ -7,6 +7,7 @@ Does not: repeat rules whose prims take complex operands as they are.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -44,8 +45,7 @@ def _either(for_complex: Rule, for_real: Rule | None) -> Rule:
         return for_real(out, *args, **kwargs) if for_real is not None else NotImplemented
 
     rule.__name__ = for_complex.__name__
-    # Whose signature `inspect` shows for it.
-    rule.__wrapped__ = for_real or for_complex  # type: ignore[attr-defined]
+    rule.__signature__ = inspect.signature(for_real or for_complex)  # type: ignore[attr-defined]
     return rule
 
 

@@ -414,7 +414,7 @@ def test_there_are_enough():
 def test_the_proof_fails_on_a_wrong_rule(mutation, mutate):
     item = Item(mutation.kind, mutation.op, "float32" if mutation.op != "bitwise_xor" else "int64")
     mutate(mutation)
-    entry = prove(item, "prims", 40, ())
+    entry = prove(item, "prims", 96, ())
     # Other numbers, or other types, which the pipeline refuses; a wrong rule that crashes would show nothing.
     assert entry.status == Status.MISMATCH or entry.message.startswith("DecompositionError"), entry
     assert "wrong_" not in entry.message or " raised " not in entry.message, entry
@@ -424,7 +424,7 @@ def test_the_proof_fails_on_a_wrong_rule(mutation, mutate):
 def test_the_proof_passes_on_the_right_rules(op):
     """Else the other test would pass for another reason."""
     name, kind = op
-    entry = prove(Item(kind, name, "float32" if name != "bitwise_xor" else "int64"), "prims", 40, ())
+    entry = prove(Item(kind, name, "float32" if name != "bitwise_xor" else "int64"), "prims", 96, ())
     assert entry.status == Status.PROVEN, entry
 
 
