@@ -91,3 +91,18 @@ def test_hashes(dtype, dim):
 def test_a_backend_that_says_nothing_is_not_asked_to_hold_them():
     assert Capability().dtypes.isdisjoint(dtypes.STORAGE)
     assert ReferenceBackend().capability.dtypes >= dtypes.STORAGE
+
+
+CONJUGATES = {
+    "conj": lambda x: x.conj().resolve_conj(),
+    "conj_physical": torch.conj_physical,
+    "adjoint": lambda x: x.mH.resolve_conj().clone(),
+}
+
+
+@pytest.mark.parametrize("name", CONJUGATES)
+def test_conjugates_of_half_precision(name):
+    torch._dynamo.reset()
+    x = torch.complex(torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)).to(torch.complex32)
+    run = torch.compile(CONJUGATES[name], backend="sdk:reference", options={"fallback": "allow"})
+    same(run(x).resolve_conj(), CONJUGATES[name](x).resolve_conj())
