@@ -14,7 +14,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, count, stretch
 from backend_sdk.prims.shorthand import mean as mean_over
 from backend_sdk.spec import Prim, SymExpr, TensorType
-from backend_sdk.spec.symbolic import is_symbolic, larger
+from backend_sdk.spec.symbolic import larger, may_be_empty
 from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 
@@ -92,7 +92,7 @@ def _truth_reduced(prim: Prim, empty: bool, out: TensorType, x: Value, dim: Any)
     if 0 in [x.shape[axis] for axis in axes]:
         return prims.full(shape=out.shape, value=empty, dtype=out.dtype)
     truth = cast(x, torch.bool)
-    if is_symbolic(tuple(x.shape[axis] for axis in axes)):
+    if may_be_empty(tuple(x.shape[axis] for axis in axes)):
         # Nothing has no maximum, and its sum is 0: is there one that decides?
         decides = prims.bitwise_not(truth) if empty else truth
         number = prims.reduce_sum(cast(decides, torch.int64), axes=axes)

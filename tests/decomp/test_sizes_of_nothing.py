@@ -51,6 +51,32 @@ def test_truth_of_nothing(name):
             torch.testing.assert_close(run(x), TRUTHS[name](x))
 
 
+def attended(x):
+    rows = x[x[:, 0] > 0][None]
+    return torch.nn.functional.scaled_dot_product_attention(rows, rows, rows)
+
+
+WEIGHTS = {
+    "softmax": lambda x: torch.softmax(x[x[:, 0] > 0], 0),
+    "log_softmax": lambda x: torch.log_softmax(x[x[:, 0] > 0], 0),
+    "softmax of rows": lambda x: torch.softmax(x[x[:, 0] > 0], 1),
+    "attention": attended,
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_of_nothing(name):
+    with torch._dynamo.config.patch(**FLAGS):
+        run = compiled(WEIGHTS[name])
+        for values in (torch.eye(4, 3), -torch.ones(4, 3), torch.ones(4, 3)):
+            x, other = (values.clone().requires_grad_() for _ in range(2))
+            got, expected = run(x), WEIGHTS[name](other)
+            torch.testing.assert_close(got, expected)
+            got.square().sum().backward()
+            expected.square().sum().backward()
+            torch.testing.assert_close(x.grad, other.grad)
+
+
 PARTS = {
     "from": lambda x, a, b: x[a.item() :].exp(),
     "from, every second": lambda x, a, b: x[a.item() :: 2].exp(),
