@@ -62,6 +62,10 @@ class DialectError(SdkError):
     """A graph or a call breaks a rule of the prims dialect (dtype, shape, rank, unknown op)."""
 
 
+class DtypeRuleError(DialectError):
+    """A call of the dialect has a dtype that the op's dtype rule does not take."""
+
+
 class CaptureError(SdkError):
     """The model cannot be captured as a graph."""
 

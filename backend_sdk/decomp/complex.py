@@ -15,7 +15,7 @@ from typing import Any
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp import elementwise, reduction, torch_prims
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import RULES, Rule, decomposition
+from backend_sdk.decomp.registry import RULES, Declined, Rule, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import Dim, Shape, TensorType
@@ -57,8 +57,10 @@ def _parts(x: Value) -> tuple[Value, Value]:
 
 
 def _conjugate(x: Value) -> Any:
-    if x.dtype not in dtypes.COMPLEX:
+    if not x.dtype.is_complex:
         return x
+    if x.dtype not in dtypes.COMPLEX:
+        return Declined(f"no op of the contract computes with {dtypes.name(x.dtype)}")
     real, imag = _parts(x)
     return prims.complex(real, prims.neg(imag))
 

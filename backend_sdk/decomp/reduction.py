@@ -14,6 +14,7 @@ from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, count, stretch
 from backend_sdk.prims.shorthand import mean as mean_over
 from backend_sdk.spec import Prim, SymExpr, TensorType
+from backend_sdk.spec.symbolic import larger, may_be_empty
 from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
 
@@ -90,7 +91,14 @@ def _truth_reduced(prim: Prim, empty: bool, out: TensorType, x: Value, dim: Any)
         axes = tuple(range(x.ndim))
     if 0 in [x.shape[axis] for axis in axes]:
         return prims.full(shape=out.shape, value=empty, dtype=out.dtype)
-    return cast(prims.reshape(prim(cast(x, torch.bool), axes=axes), shape=out.shape), out.dtype)
+    truth = cast(x, torch.bool)
+    if may_be_empty(tuple(x.shape[axis] for axis in axes)):
+        # Nothing has no maximum, and its sum is 0: is there one that decides?
+        decides = prims.bitwise_not(truth) if empty else truth
+        number = prims.reduce_sum(cast(decides, torch.int64), axes=axes)
+        found = prims.eq(number, constant(number, 0)) if empty else prims.ne(number, constant(number, 0))
+        return cast(prims.reshape(found, shape=out.shape), out.dtype)
+    return cast(prims.reshape(prim(truth, axes=axes), shape=out.shape), out.dtype)
 
 
 def _arg(prim: Prim, out: TensorType, x: Value, dim: int | None) -> Any:
@@ -170,7 +178,7 @@ def _moments(x: Value, axes: tuple[int, ...], correction: Any) -> tuple[Value, V
     deviation = prims.sub(wide, stretch(center, axes, x.shape))
     squares = prims.reduce_sum(prims.mul(deviation, deviation), axes=axes)
     number = count(x.shape, axes)
-    freedom = number - correction if isinstance(number, SymExpr) else max(float(number) - correction, 0.0)
+    freedom = larger(number - correction, 0) if isinstance(number, SymExpr) else max(float(number) - correction, 0.0)
     return prims.div(squares, constant(squares, freedom)), center
 
 

@@ -324,15 +324,17 @@ def constant_pad_nd(out: TensorType, x: Value, amounts: Sequence[Dim], value: An
 
 
 @decomposition(aten.slice_backward.default)
-def slice_backward(out: TensorType, grad: Value, sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
+def slice_backward(out: TensorType, grad: Value, sizes: Any, dim: int, start: Any, end: Any, step: int) -> Any:
     axis = axis_of(dim, len(out.shape))
     size, length = out.shape[axis], grad.shape[axis]
-    first = clamped_start(start, size, length, end, step)
     if length == 0:
         return prims.full(shape=out.shape, value=0, dtype=out.dtype)
+    first = _within(start, size) if isinstance(start, SymExpr) else clamped_start(start, size, length, end, step)
     if length == size:
         first = 0
-    return _padded(grad, axis, first, size - first - ((length - 1) * step + 1), step - 1)
+    # Between the elements of nothing there is nothing.
+    span = length if step == 1 else larger((length - 1) * step + 1, 0)
+    return prims.reshape(_padded(grad, axis, first, size - first - span, step - 1), shape=out.shape)
 
 
 def _padded(x: Value, axis: int, low: Dim, high: Dim, interior: int = 0) -> Any:
@@ -347,6 +349,8 @@ def select_backward(out: TensorType, grad: Value, sizes: Any, dim: int, index: A
     axis = axis_of(dim, len(out.shape))
     if isinstance(index, int) and index < 0:
         index = out.shape[axis] + index
+    elif isinstance(index, SymExpr):
+        index = _counted_from_start(index, out.shape[axis])
     row = prims.reshape(grad, shape=(*out.shape[:axis], 1, *out.shape[axis + 1 :]))
     return _padded(row, axis, index, out.shape[axis] - index - 1)
 

@@ -67,6 +67,10 @@ def bound_symbols(inputs: Iterable[tuple[str, Any]]) -> dict[str, str]:
             symbol = indicated_symbol(type.expr)
             if symbol is not None:
                 sources.setdefault(symbol, f"int({name})")
+            elif len(type.symbols) == 1 and not type.expr.is_Relational:
+                (only,) = type.expr.free_symbols
+                if (type.expr - only).is_Integer:
+                    sources.setdefault(str(only), f"({name} - {int(type.expr - only)})")
         elif isinstance(type, TensorType):
             for index, dim in enumerate(type.shape):
                 if isinstance(dim, SymExpr) and dim.is_symbol:

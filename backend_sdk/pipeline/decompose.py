@@ -25,6 +25,7 @@ from backend_sdk.decomp import rule_of
 from backend_sdk.decomp.registry import Declined, Layout, Memory, Rule, rule_name
 from backend_sdk.errors import DecompositionError
 from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open
+from backend_sdk.graph.runnable import symbols_of
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
 from backend_sdk.pipeline.claim import Claims, ask_about
 from backend_sdk.pipeline.options import Options
@@ -220,6 +221,7 @@ class _Translation:
             return values[node.args[0]][node.args[1]]  # type: ignore[index]
         if target in _TRACING_ONLY:
             return None
+        self._correct(node)
         value = node.meta.get("val")
         number = dim_of(value)
         if isinstance(number, (int, float)) or (
@@ -248,6 +250,19 @@ class _Translation:
             return self._eager(node, args, kwargs, expected, reason)
         result = self._eager(node, args, kwargs, expected, _why_foreign(target, args, kwargs))
         return self._with_undescribed(result) if undescribed else result
+
+    def _correct(self, node: fx.Node) -> None:
+        """Compute a node's fake value anew when it speaks of a size that neither it nor a call before it decides.
+
+        torch merges equal calls, such as ``x[x > 0]`` written twice, and leaves the size of the call that is gone in
+        what was computed from it.
+        """
+        if node.meta.get("unbacked_bindings") or is_higher_order(node.target) or not node.all_input_nodes:
+            return
+        if symbols_of(_types(node.meta.get("val"))) <= self._builder.symbols:
+            return
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
+        node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _device_elsewhere(self, node: fx.Node) -> str | None:
         """The device of an operand or result that the backend's memory is not, or None."""

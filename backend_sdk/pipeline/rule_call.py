@@ -14,8 +14,8 @@ import torch
 from torch import fx
 
 from backend_sdk import dtypes
-from backend_sdk.decomp.registry import Rule, rule_name
-from backend_sdk.errors import DecompositionError, SdkError
+from backend_sdk.decomp.registry import Declined, Rule, rule_name
+from backend_sdk.errors import DecompositionError, DtypeRuleError, SdkError
 from backend_sdk.graph import GraphBuilder, Value
 from backend_sdk.spec import SymExpr, TensorType, building, differ
 
@@ -35,6 +35,8 @@ def call_rule(
 ) -> Any:
     """What ``rule(*leading, *args, **kwargs)`` gives. ``describe()`` shows the call of the overload, with its types.
 
+    `Declined` when the rule computes with a dtype that the contract only stores.
+
     Raises `DecompositionError` for a rule that raises, never ends, or changes the graph or its arguments other than by
     calling ops of the contract. ``args`` and ``kwargs`` stay as they are.
     """
@@ -50,6 +52,10 @@ def call_rule(
         with building(builder):
             result = rule(*leading, *passed[0], **passed[1])
     except SdkError as error:
+        stored = next((dtype for dtype in map(_dtype_of, leaves((args, kwargs, leading[0]))) if dtype), None)
+        if isinstance(error, DtypeRuleError) and stored is not None:
+            # A rule need not know which dtypes are only kept: what it added before is read by nobody, and goes.
+            return Declined(f"no op of the contract computes this with {dtypes.name(stored)}")
         refuse(f": {error.message}", error.hint, error)
     except RecursionError as error:
         refuse(f" never ends: {_cycle(error)}", "a rule that does not cover a call returns NotImplemented", error)
@@ -75,6 +81,11 @@ def call_rule(
         )
         refuse(f" changes its argument {before} to {after}", "copy a list before changing it: list(dims)")
     return result
+
+
+def _dtype_of(item: Any) -> torch.dtype | None:
+    """The dtype of a value or type when the contract only stores it, else None."""
+    return item.dtype if isinstance(item, (Value, TensorType)) and item.dtype in dtypes.STORAGE else None
 
 
 def _refuse_raised(refuse: Callable[..., NoReturn], error: BaseException) -> NoReturn:

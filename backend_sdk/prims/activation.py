@@ -13,9 +13,9 @@ import torch
 from backend_sdk import dtypes
 from backend_sdk.prims.define import Operand, composite, elementwise
 from backend_sdk.prims.elementwise import add, div, eq, erf, exp, log, maximum, mul, neg, select, sub, tanh
-from backend_sdk.prims.reduction import reduce_max, reduce_sum
+from backend_sdk.prims.reduction import reduce_sum
 from backend_sdk.prims.samples import elementwise_samples, tensor
-from backend_sdk.prims.shorthand import cast, constant, scaled, stretch
+from backend_sdk.prims.shorthand import cast, constant, largest_along, scaled, stretch
 from backend_sdk.spec import DtypeVar, Relative, Sample, Shape, TensorType, Ulp, refuse, same_shape
 from backend_sdk.spec.prim import ShapeRule
 
@@ -94,7 +94,7 @@ def _axis_shape(op: str) -> ShapeRule:
 
 def _shifted(x: Operand, axis: int) -> Operand:
     """x minus its maximum along ``axis``, so that exp cannot overflow."""
-    return sub(x, stretch(reduce_max(x, axes=(axis,)), (axis,), tuple(x.shape)))
+    return sub(x, stretch(largest_along(x, axis), (axis,), tuple(x.shape)))
 
 
 @composite(
@@ -132,6 +132,6 @@ def log_softmax(x: Operand, *, axis: int) -> Operand:
 )
 def safe_softmax(x: Operand, *, axis: int) -> Operand:
     """`softmax`, but a row whose every element is -inf gives zeros (a query that may attend to nothing)."""
-    largest = reduce_max(x, axes=(axis,))
+    largest = largest_along(x, axis)
     empty = stretch(eq(largest, constant(largest, -math.inf)), (axis,), tuple(x.shape))
     return select(empty, constant(x, 0.0), softmax(x, axis=axis))

@@ -11,10 +11,10 @@ from backend_sdk import dtypes
 from backend_sdk.prims.define import Operand, composite
 from backend_sdk.prims.elementwise import add, div, eq, exp, ge, log, mul, select, sub
 from backend_sdk.prims.linear import dot_general
-from backend_sdk.prims.reduction import reduce_max, reduce_sum
+from backend_sdk.prims.reduction import reduce_sum
 from backend_sdk.prims.samples import tensor
 from backend_sdk.prims.shape import broadcast, iota, reshape
-from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
+from backend_sdk.prims.shorthand import along, cast, constant, largest_along, scaled, stretch
 from backend_sdk.spec import DtypeVar, FromAttribute, Relative, Sample, Scalar, Shape, TensorType, differ, refuse
 from backend_sdk.spec.symbolic import Dim
 
@@ -124,7 +124,7 @@ def attention(
     wide = dtypes.compute_dtype(query.dtype)
     scores = _scores(query, _repeat_heads(key, heads), mask, causal, scale)
     shape = tuple(scores.shape)
-    largest = reduce_max(scores, axes=(3,))
+    largest = largest_along(scores, 3)
     blind = eq(largest, constant(largest, -math.inf))
     shift = select(blind, constant(largest, 0.0), largest)
     weights = exp(sub(scores, stretch(shift, (3,), shape)))

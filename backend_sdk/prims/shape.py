@@ -17,7 +17,7 @@ from backend_sdk import dtypes
 from backend_sdk.prims.define import Operand, prim
 from backend_sdk.prims.samples import tensor
 from backend_sdk.spec import DtypeVar, Exact, FromAttribute, Sample, Scalar, Shape, SymExpr, TensorType, differ, refuse
-from backend_sdk.spec.symbolic import Dim, element_count
+from backend_sdk.spec.symbolic import Dim, element_count, larger
 
 _T = DtypeVar("T", dtypes.STORED)
 _EXACT = Exact()
@@ -212,7 +212,7 @@ def _pad_shape(x: TensorType, *, low: Shape, high: Shape, interior: tuple[int, .
     if not len(low) == len(high) == len(interior) == x.rank:
         raise refuse("pad", "low, high and interior need one entry per dim", x)
     return tuple(
-        size + before + after + (size - 1) * inner if inner else size + before + after
+        size + before + after + larger(size - 1, 0) * inner if inner else size + before + after
         for size, before, after, inner in zip(x.shape, low, high, interior, strict=True)
     )
 

@@ -5,16 +5,17 @@ Works on tensors and on graph values alike. Adds no op to the contract.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from backend_sdk.prims.define import Operand
 from backend_sdk.prims.elementwise import convert, div, mul
-from backend_sdk.prims.reduction import reduce_sum
-from backend_sdk.prims.shape import broadcast, full, reshape
+from backend_sdk.prims.reduction import reduce_max, reduce_sum
+from backend_sdk.prims.shape import broadcast, full, pad, reshape
 from backend_sdk.spec import Scalar, Shape
-from backend_sdk.spec.symbolic import Dim, SymExpr
+from backend_sdk.spec.symbolic import Dim, SymExpr, may_be_empty
 
 
 def constant(like: Operand, value: Scalar, dtype: torch.dtype | None = None) -> Operand:
@@ -70,3 +71,12 @@ def mean(x: Operand, axes: tuple[int, ...]) -> Operand:
     total = reduce_sum(x, axes=axes)
     number = count(tuple(x.shape), axes)
     return div(total, constant(total, number if isinstance(number, SymExpr) else float(number)))
+
+
+def largest_along(x: Operand, axis: int) -> Operand:
+    """The maximum of floats along ``axis``, which goes; of nothing, which has none, -inf."""
+    if may_be_empty((x.shape[axis],)):
+        one = tuple(int(dim == axis) for dim in range(x.ndim))
+        none = (0,) * x.ndim
+        x = pad(x, low=none, high=one, interior=none, value=-math.inf)
+    return reduce_max(x, axes=(axis,))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes
-from backend_sdk.errors import DialectError
+from backend_sdk.errors import DtypeRuleError
 from backend_sdk.spec.types import TensorType
 
 
@@ -92,7 +92,7 @@ class DtypeRule:
         if isinstance(result, FromAttribute):
             dtype: torch.dtype = attributes[result.attribute]
             if dtype not in result.domain:
-                raise DialectError(
+                raise DtypeRuleError(
                     f"{op}: attribute {result.attribute}={dtype} is not a dtype of {describe(result.domain)}"
                 )
             return dtype
@@ -107,9 +107,9 @@ class DtypeRule:
         slot = self.operands[position] if position < len(self.operands) else self.operands[-1]
         return slot.domain if isinstance(slot, DtypeVar) else frozenset({slot})
 
-    def _refusal(self, op: str, operands: tuple[TensorType | None, ...], position: int) -> DialectError:
+    def _refusal(self, op: str, operands: tuple[TensorType | None, ...], position: int) -> DtypeRuleError:
         got = ", ".join("None" if operand is None else str(operand) for operand in operands)
-        return DialectError(
+        return DtypeRuleError(
             f"{op}({got}): operand {position} does not fit the dtype rule {self}",
             hint="convert the operands first: the dialect promotes nothing",
         )

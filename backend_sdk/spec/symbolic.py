@@ -146,6 +146,11 @@ def is_symbolic(shape: Shape) -> bool:
     return any(isinstance(dim, SymExpr) for dim in shape)
 
 
+def may_be_empty(shape: Shape) -> bool:
+    """Whether a size is, or may turn out to be, 0. torch says of a size that an input has that it is positive."""
+    return any(not dim.expr.is_positive if isinstance(dim, SymExpr) else dim == 0 for dim in shape)
+
+
 def differ(left: Shape, right: Shape) -> bool:
     """Whether two shapes are known to be different.
 

@@ -91,3 +91,51 @@ def test_hashes(dtype, dim):
 def test_a_backend_that_says_nothing_is_not_asked_to_hold_them():
     assert Capability().dtypes.isdisjoint(dtypes.STORAGE)
     assert ReferenceBackend().capability.dtypes >= dtypes.STORAGE
+
+
+CONJUGATES = {
+    "conj": lambda x: x.conj().resolve_conj(),
+    "conj_physical": torch.conj_physical,
+    "adjoint": lambda x: x.mH.resolve_conj().clone(),
+}
+
+
+@pytest.mark.parametrize("name", CONJUGATES)
+def test_conjugates_of_half_precision(name):
+    torch._dynamo.reset()
+    x = torch.complex(torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)).to(torch.complex32)
+    run = torch.compile(CONJUGATES[name], backend="sdk:reference", options={"fallback": "allow"})
+    same(run(x).resolve_conj(), CONJUGATES[name](x).resolve_conj())
+
+
+COMPUTED = {
+    "add": lambda x: x + x,
+    "mul": lambda x: x * x,
+    "abs": lambda x: x.abs(),
+    "sum": lambda x: x.sum(),
+    "eq": lambda x: x == x,
+    "neg": lambda x: -x,
+    "index_select": lambda x: x.index_select(0, torch.tensor([1, 0])),
+    "index": lambda x: x[torch.tensor([1, 0])],
+    "embedding": lambda x: torch.nn.functional.embedding(torch.tensor([1, 0]), x),
+    "sort": lambda x: x.sort(),
+    "isnan": lambda x: x.isnan(),
+    "amax": lambda x: x.amax(1),
+    "clamp": lambda x: x.clamp(1, 2),
+    "full": lambda x: torch.full_like(x, 2),
+    "masked_fill": lambda x: x.masked_fill(torch.tensor([True, False, True]), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", dtypes.STORAGE_DTYPES, ids=dtypes.name)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_computing_falls_back(name, dtype):
+    x = torch.arange(6.0).reshape(2, 3).to(dtype)
+    try:
+        expected = torch.utils._pytree.tree_leaves(COMPUTED[name](x))
+    except (RuntimeError, NotImplementedError):
+        pytest.skip("eager does not compute it either")
+    torch._dynamo.reset()
+    run = torch.compile(COMPUTED[name], backend="sdk:reference", fullgraph=True, options={"fallback": "allow"})
+    for one, other in zip(torch.utils._pytree.tree_leaves(run(x)), expected, strict=True):
+        same(one, other)

@@ -268,3 +268,39 @@ def test_unique_of_each_dtype_and_of_nothing(dtype):
         for shape in ((7,), (2, 3), (), (0,)):
             x = (torch.rand(shape) * 3).to(dtype)
             same(compiled(x), torch.unique(x, return_inverse=True, return_counts=True))
+
+
+def pairs_of_masks(x):
+    y = x[x > 0]
+    return y.exp()[y > 0.5], y[y > 0.5] * 2
+
+
+TWICE = {
+    "product": lambda x: x[x > 0].exp() * x[x > 0],
+    "mask of a mask": lambda x: x[x > 0].exp()[x[x > 0] > 0.5].sum(),
+    "pairs": pairs_of_masks,
+    "no equation": lambda x: (x[x > 0].exp(), x[x > 0].neg()),
+    "sizes": lambda x: x[x > 0].exp() * (x[x > 0].shape[0] + 2) + x[x > 0].shape[0],
+    "reshaped": lambda x: torch.stack([x[x > 0], x[x > 0].tanh()]).reshape(-1) * 3,
+}
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", TWICE)
+def test_the_same_selection_twice(name, backend, gradient):
+    """torch merges the two calls, and goes on to speak of two sizes."""
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(TWICE[name], backend=backend, fullgraph=True)
+        for seed in range(3):
+            torch.manual_seed(seed)
+            x, other = (torch.randn(12).requires_grad_(gradient) for _ in range(2))
+            other.data.copy_(x.data)
+            results = [torch.utils._pytree.tree_leaves(run(one)) for run, one in ((compiled, x), (TWICE[name], other))]
+            same(*results)
+            if gradient:
+                got, expected = (
+                    torch.autograd.grad(sum(part.sum() for part in parts), one)
+                    for parts, one in zip(results, (x, other), strict=True)
+                )
+                same(got, expected)
