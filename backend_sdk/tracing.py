@@ -92,7 +92,7 @@ def _cov(
                 raise RuntimeError(f"cov(): {name} must be one number for each of {count}, not {_described(given)}")
             assert_true((given >= 0).all(), f"cov(): {name} cannot be negative")
             weights = given if weights is None else weights * given
-    total = count if weights is None else weights.sum()
+    total: Any = count if weights is None else weights.sum()
     if weights is not None:
         assert_true(total != 0, "cov(): weights sum to zero, can't be normalized")
     mean = rows.sum(1) / total if weights is None else (rows * weights).sum(1) / total
@@ -190,7 +190,8 @@ def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, 
             assert_true((rank == columns).all(), "torch.linalg.lstsq: residuals of a matrix that lacks full rank")
         difference = input @ solution - right
         residuals = (difference * difference.conj()).real.sum(-2)
-    return torch.return_types.linalg_lstsq(
+    # torch makes the type as it is imported: no stub names it.
+    return torch.return_types.linalg_lstsq(  # type: ignore[attr-defined]
         (
             solution.squeeze(-1) if is_vector else solution,
             residuals,
