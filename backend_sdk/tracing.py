@@ -95,7 +95,7 @@ def _cov(
     total: Any = count if weights is None else weights.sum()
     if weights is not None:
         assert_true(total != 0, "cov(): weights sum to zero, can't be normalized")
-    mean = rows.sum(1) / total if weights is None else (rows * weights).sum(1) / total
+    mean: torch.Tensor = rows.sum(1) / total if weights is None else (rows * weights).sum(1) / total
     if weights is None:
         norm: Any = count - correction
     elif aweights is None or correction == 0:
