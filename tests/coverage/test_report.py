@@ -45,6 +45,17 @@ def test_a_known_reason_says_why_nothing_could_run(known):
     assert not any(one.unexplained for one in judged)
 
 
+def test_nothing_to_compare_without_a_reason_fails_a_whole_run_only(monkeypatch):
+    monkeypatch.setattr(reports, "KNOWN", (Known("nonzero", Reason.DATA, "a size", ("forward",)),))
+    monkeypatch.setattr(reports, "REFUSED", {})
+    explained, other = (Entry(f"forward/{name}/float32", Status.NOTHING) for name in ("nonzero", "other"))
+    for entries, untested in (([explained], [False]), ([explained, other], [False, True])):
+        for whole in (False, True):
+            report = judge(COVERED, entries, whole=whole)
+            assert [one.untested for one in report.judged] == untested
+            assert report.failed == (whole and any(untested))
+
+
 @pytest.mark.parametrize(
     ("ops", "explained"),
     [
