@@ -32,13 +32,14 @@ class traceable(TorchFunctionMode):
 
     Values, shapes and dtypes are eager's on the CPU, up to rounding, and so is what is refused, but for this:
 
-    - What eager checks of the data, a compiled graph checks when it runs, with a `RuntimeError`. The text of an error
-      may be another.
+    - What eager checks of the data, a compiled graph checks when it runs, with a `RuntimeError`. What it checks of
+      shapes, dtypes and numbers is refused while the graph is captured, by Dynamo as its own kind of `RuntimeError`.
+      The text of an error may be another.
     - `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises a `RuntimeError` for a tall matrix that lacks
       full rank, of which eager gives no residuals. On any device it has the CPU's drivers, ``gelsy`` if none is named.
       It refuses a matrix as the right-hand side of a batch that is not as large as the matrix has rows.
     - `torch.nn.functional.ctc_loss` that is infinite, as no path fits, has a gradient of zero; eager's is NaN without
-      ``zero_infinity``. Where ``log_probs`` is minus infinity, its gradient may be NaN and eager's finite.
+      ``zero_infinity``. Where ``log_probs`` is minus infinity, one gradient may be NaN and the other finite.
     - `torch.cov` does not warn of too few observations.
     """
 
@@ -215,6 +216,13 @@ def _ctc_loss(
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    if log_probs.dtype not in (torch.float32, torch.float64):
+        raise NotImplementedError(f"ctc_loss(): log_probs must be float or double, not {log_probs.dtype}")
+    if log_probs.dim() not in (2, 3) or targets.dim() not in (1, 2):
+        raise RuntimeError(
+            "ctc_loss(): log_probs must have two or three dimensions and targets one or two, "
+            f"not {_described(log_probs)} and {_described(targets)}"
+        )
     single = log_probs.dim() == 2
     if single:
         log_probs = log_probs.unsqueeze(1)

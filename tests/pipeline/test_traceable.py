@@ -229,6 +229,10 @@ REFUSED = {
     "blank": lambda: F.ctc_loss(log_probs, labels, (20, 18, 9), (5, 3, 0), blank=6),
     "rows of targets": lambda: F.ctc_loss(log_probs, labels[:2], (20, 18, 9), (5, 3, 0)),
     "no steps": lambda: F.ctc_loss(log_probs[:0], labels, (0, 0, 0), (0, 0, 0)),
+    "bfloat16": lambda: F.ctc_loss(log_probs.bfloat16(), labels, (20, 18, 9), (5, 3, 0)),
+    "one dim of log_probs": lambda: F.ctc_loss(log_probs[0, 0], labels, (20, 18, 9), (5, 3, 0)),
+    "three dims of targets": lambda: F.ctc_loss(log_probs, labels[None], (20, 18, 9), (5, 3, 0)),
+    "a number as the targets": lambda: F.ctc_loss(log_probs, labels[0, 0], (20, 18, 9), (5, 3, 0)),
     "lengths of two types": lambda: F.ctc_loss(log_probs, labels, (20, 18, 9), frequencies[:3]),
 }
 
