@@ -30,9 +30,17 @@ class traceable(TorchFunctionMode):
     """Context in which torch calls that cannot be traced are made of those that can. Works around `torch.compile` and
     `torch.export.export`, and in eager.
 
-    Two differences remain. What eager checks at the call, a compiled graph checks when it runs, with a `RuntimeError`.
-    `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises one for a tall matrix that lacks full rank,
-    of which eager gives no residuals.
+    Values, shapes and dtypes are eager's on the CPU, up to rounding, and so is what is refused, but for this:
+
+    - What eager checks of the data, a compiled graph checks when it runs, with a `RuntimeError`. What it checks of
+      shapes, dtypes and numbers is refused while the graph is captured, by Dynamo as its own kind of `RuntimeError`.
+      The text of an error may be another.
+    - `torch.linalg.lstsq` with the drivers ``gelss`` and ``gelsd`` raises a `RuntimeError` for a tall matrix that lacks
+      full rank, of which eager gives no residuals. On any device it has the CPU's drivers, ``gelsy`` if none is named.
+      It refuses a matrix as the right-hand side of a batch that is not as large as the matrix has rows.
+    - `torch.nn.functional.ctc_loss` that is infinite, as no path fits, has a gradient of zero; eager's is NaN without
+      ``zero_infinity``. Where ``log_probs`` is minus infinity, one gradient may be NaN and the other finite.
+    - `torch.cov` does not warn of too few observations.
     """
 
     def __torch_function__(
@@ -54,6 +62,14 @@ def _allclose(
     return torch.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all().item()
 
 
+_NOT_INTEGRAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
+_LAPACK = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
 def _cov(
     input: torch.Tensor,
     *,
@@ -62,15 +78,25 @@ def _cov(
     aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The formula of `torch.cov`'s documentation: weighted products of what is left when the mean is taken off."""
-    rows = input.unsqueeze(0) if input.dim() < 2 else input
+    if input.dim() > 2 or input.dtype == torch.bool:
+        raise RuntimeError(f"cov(): input must have at most two dimensions and not be bool, not {_described(input)}")
+    rows = input.reshape(1, -1) if input.dim() < 2 else input
     count = rows.shape[1]
+    if fweights is not None and (fweights.is_floating_point() or fweights.dtype in _NOT_INTEGRAL):
+        raise RuntimeError(f"cov(): fweights must be of an integral dtype, not {fweights.dtype}")
+    if aweights is not None and not aweights.is_floating_point():
+        raise RuntimeError(f"cov(): aweights must be of a floating point dtype, not {aweights.dtype}")
     weights = None
     for given, name in ((fweights, "fweights"), (aweights, "aweights")):
         if given is not None:
+            if given.dim() > 1 or given.numel() != count:
+                raise RuntimeError(f"cov(): {name} must be one number for each of {count}, not {_described(given)}")
             assert_true((given >= 0).all(), f"cov(): {name} cannot be negative")
             weights = given if weights is None else weights * given
-    total = count if weights is None else weights.sum()
-    mean = rows.sum(1) / total if weights is None else (rows * weights).sum(1) / total
+    total: Any = count if weights is None else weights.sum()
+    if weights is not None:
+        assert_true(total != 0, "cov(): weights sum to zero, can't be normalized")
+    mean: torch.Tensor = rows.sum(1) / total if weights is None else (rows * weights).sum(1) / total
     if weights is None:
         norm: Any = count - correction
     elif aweights is None or correction == 0:
@@ -99,8 +125,10 @@ def _corrcoef(input: torch.Tensor) -> torch.Tensor:
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if num_classes != -1 or tensor.numel() == 0:
         return torch.nn.functional.one_hot(tensor, num_classes)
+    if tensor.dtype != torch.int64:
+        raise RuntimeError(f"one_hot(): classes must be int64, not {tensor.dtype}")
     assert_true((tensor >= 0).all(), "Class values must be non-negative.")
-    classes = torch.arange(tensor.max().item() + 1)
+    classes = torch.arange(tensor.max().item() + 1, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
@@ -134,15 +162,24 @@ def _gaussian_nll_loss(
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
-def _lstsq(
-    input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The solution of least norm, by the pseudo-inverse; what a driver does not give is empty."""
     driver = driver or "gelsy"
     if driver not in ("gels", "gelsy", "gelss", "gelsd"):
         raise RuntimeError(f"torch.linalg.lstsq: driver must be gels, gelsy, gelss or gelsd on the CPU, not {driver!r}")
+    if input.dtype != b.dtype or input.dtype not in _LAPACK:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: both sides must be of one dtype, float or double, not {input.dtype} and {b.dtype}"
+        )
+    is_vector = input.dim() - 1 == b.dim() and b.shape == input.shape[:-1]
+    # Eager takes a matrix for a batch of matrices only where its rows are also the size of the batch.
+    is_matrix = min(input.dim(), b.dim()) >= 2 and input.shape[-2] == b.shape[-2]
+    is_matrix = is_matrix and (input.dim() == b.dim() or input.shape[:-2] == b.shape[:-1])
+    if input.dim() < 2 or not (is_vector or is_matrix):
+        raise RuntimeError(
+            f"torch.linalg.lstsq: a right-hand side {list(b.shape)} does not fit a matrix {list(input.shape)}"
+        )
     rows, columns = input.shape[-2:]
-    is_vector = b.dim() == 1 or (input.dim() - 1 == b.dim() and b.shape == input.shape[:-1])
     right = b.unsqueeze(-1) if is_vector else b
     cutoff = rcond if rcond is not None else torch.finfo(input.dtype).eps * max(rows, columns)
     solution = torch.linalg.pinv(input, rtol=None if driver == "gels" else cutoff) @ right
@@ -154,11 +191,14 @@ def _lstsq(
             assert_true((rank == columns).all(), "torch.linalg.lstsq: residuals of a matrix that lacks full rank")
         difference = input @ solution - right
         residuals = (difference * difference.conj()).real.sum(-2)
-    return (
-        solution.squeeze(-1) if is_vector else solution,
-        residuals,
-        rank if driver != "gels" else rank.new_empty(0),
-        values if driver in ("gelss", "gelsd") else values.new_empty(0),
+    # torch makes the type as it is imported: no stub names it.
+    return torch.return_types.linalg_lstsq(  # type: ignore[attr-defined]
+        (
+            solution.squeeze(-1) if is_vector else solution,
+            residuals,
+            rank if driver != "gels" else rank.new_empty(0),
+            values if driver in ("gelss", "gelsd") else values.new_empty(0),
+        )
     )
 
 
@@ -176,17 +216,39 @@ def _ctc_loss(
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    if log_probs.dtype not in (torch.float32, torch.float64):
+        raise NotImplementedError(f"ctc_loss(): log_probs must be float or double, not {log_probs.dtype}")
+    if log_probs.dim() not in (2, 3) or targets.dim() not in (1, 2):
+        raise RuntimeError(
+            "ctc_loss(): log_probs must have two or three dimensions and targets one or two, "
+            f"not {_described(log_probs)} and {_described(targets)}"
+        )
     single = log_probs.dim() == 2
     if single:
         log_probs = log_probs.unsqueeze(1)
-    steps, batch, _ = log_probs.shape
-    lengths, counts = (torch.as_tensor(given).reshape(-1).to(torch.int64) for given in (input_lengths, target_lengths))
-    lengths, counts = lengths.expand(batch), counts.expand(batch)
-    labels = _padded_targets(targets, counts, single)
+    if log_probs.numel() == 0:
+        raise RuntimeError("ctc_loss(): log_probs must not be empty")
+    steps, batch, classes = log_probs.shape
+    if not 0 <= blank < classes:
+        raise RuntimeError(f"ctc_loss(): blank must be one of {classes} classes, not {blank}")
+    if targets.dim() == 2 and targets.shape[0] != batch:
+        raise RuntimeError(f"ctc_loss(): targets must be {batch} rows, not {targets.shape[0]}")
+    if isinstance(input_lengths, torch.Tensor) != isinstance(target_lengths, torch.Tensor):
+        raise TypeError("ctc_loss(): input_lengths and target_lengths must both be tensors, or both numbers")
+    device = log_probs.device
+    lengths = _lengths(input_lengths, "input_lengths", batch, steps).to(device)
+    counts = _lengths(target_lengths, "target_lengths", batch, targets.shape[-1]).to(device)
+    if targets.dim() == 1:
+        text = f"ctc_loss(): target_lengths must add up to the {targets.shape[0]} targets"
+        if isinstance(target_lengths, torch.Tensor):
+            assert_true(counts.sum() == targets.shape[0], text)
+        elif sum(target_lengths) != targets.shape[0]:
+            raise RuntimeError(text)
+    labels = _padded_targets(targets, counts)
     blanks = torch.full_like(labels[:, :1], blank)
     # A blank, then each label with a blank after it.
     path = torch.cat([blanks, torch.stack([labels, blanks.expand_as(labels)], -1).flatten(1)], 1)
-    place = torch.arange(path.shape[1])
+    place = torch.arange(path.shape[1], device=device)
     exists = place <= 2 * counts.unsqueeze(1)
     # A blank between two labels may be left out, unless they are equal.
     skips = torch.zeros_like(path, dtype=torch.bool)
@@ -199,11 +261,14 @@ def _ctc_loss(
         one, two = (torch.nn.functional.pad(alpha, (back, 0), value=-1e30)[:, :-back] for back in (1, 2))
         reached = torch.stack([alpha, one, torch.where(skips, two, never)]).logsumexp(0) + emitted[step]
         alpha = torch.where((step < lengths.unsqueeze(1)) & exists, reached, alpha)
-    last = alpha.gather(1, 2 * counts.unsqueeze(1)).squeeze(1)
-    before = alpha.gather(1, (2 * counts - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+    # A count that is refused must not be an index before that is said.
+    last = alpha.gather(1, (2 * counts).clamp(0, path.shape[1] - 1).unsqueeze(1)).squeeze(1)
+    before = alpha.gather(1, (2 * counts - 1).clamp(0, path.shape[1] - 1).unsqueeze(1)).squeeze(1)
     loss = -torch.logaddexp(last, torch.where(counts > 0, before, never))
+    # Without a step there is one path, of no labels.
+    loss = torch.where(lengths == 0, torch.where(counts > 0, -never, 0.0), loss)
     # Eager's gradient is that of what a softmax is given: on top of this function's own, the probabilities themselves.
-    seen = torch.arange(steps).unsqueeze(1) < lengths
+    seen = torch.arange(steps, device=device).unsqueeze(1) < lengths
     mass = (log_probs.exp().sum(2) * seen).sum(0)
     loss = loss + (mass - mass.detach())
     impossible = loss > 1e29
@@ -215,15 +280,28 @@ def _ctc_loss(
     return loss.squeeze(0) if single else loss
 
 
-def _padded_targets(targets: torch.Tensor, counts: torch.Tensor, single: bool) -> torch.Tensor:
+def _lengths(given: Any, name: str, batch: int, most: int) -> torch.Tensor:
+    """Lengths as int64 ``[batch]``, each from 0 to ``most``. A tensor's are checked when the graph runs."""
+    text = f"ctc_loss(): {name} must be {batch} integers from 0 to {most}"
+    if isinstance(given, torch.Tensor):
+        if given.is_floating_point() or given.dtype in _NOT_INTEGRAL or given.numel() != batch:
+            raise RuntimeError(f"{text}, not {_described(given)}")
+        assert_true(((given >= 0) & (given <= most)).all(), text)
+        return given.reshape(-1).to(torch.int64)
+    if len(given) != batch or any(not 0 <= length <= most for length in given):
+        raise RuntimeError(f"{text}, not {list(given)}")
+    return torch.tensor(list(given), dtype=torch.int64)
+
+
+def _padded_targets(targets: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """Labels as ``[batch, most]``. Of targets that come one after another, ``most`` is the number of all."""
+    if targets.numel() == 0:
+        return counts.new_zeros(counts.shape[0], 1)
     if targets.dim() == 2:
         return targets.to(torch.int64)
-    if single:
-        return targets.unsqueeze(0).to(torch.int64)
     most = targets.shape[0]
     start = (counts.cumsum(0) - counts).unsqueeze(1)
-    return targets.to(torch.int64)[(start + torch.arange(most)).clamp(max=most - 1)]
+    return targets.to(torch.int64)[(start + torch.arange(most, device=counts.device)).clamp(max=most - 1)]
 
 
 def _unique_consecutive(

@@ -16,6 +16,7 @@ from backend_sdk.cli.output import console, print_json, table
 if TYPE_CHECKING:
     from backend_sdk.coverage.journal import Journal
     from backend_sdk.coverage.report import Report
+    from backend_sdk.coverage.verdict import Covered
     from backend_sdk.coverage.workers import Task
 
 
@@ -47,7 +48,8 @@ def command(
     A proof goes through the whole pipeline on a backend that has the contract and nothing else, without fallback.
     It needs the extra `test`. Without --prove, --journal shows the results of an earlier proof.
 
-    Exit code 1: a failure that no table explains, a known reason that no longer holds, or no verdict.
+    Exit code 1: a failure that no table explains, a known reason that no longer holds, or no verdict; in a proof of
+    everything also an item without anything to compare, for which no table has a reason.
     """
     from backend_sdk.coverage.report import judge
     from backend_sdk.coverage.verdict import verdicts
@@ -55,6 +57,8 @@ def command(
 
     if level not in ("prims", "composites"):
         raise OptionError(f"unknown level {level!r}: {nearest(level, ('prims', 'composites'))}")
+    if not prove and (fresh or retry):
+        raise OptionError(f"{'--fresh' if fresh else '--retry'} is for --prove: without it a journal is only read")
     covered = verdicts()
     report = judge(covered, [], whole=False)
     if prove or journal is not None:
@@ -63,7 +67,10 @@ def command(
 
         dtypes = _chosen(dtype, DTYPES, "dtype", ["float32"])
         kinds = _chosen(only, KINDS, "kind", list(KINDS))
-        kept = _journal(journal, level, limit, fresh)
+        if prove:
+            # Before a journal is begun, or another thrown away.
+            _check_names(op or [], covered)
+        kept = _journal(journal, level, limit, fresh, read_only=not prove)
         if prove:
             if retry:
                 kept.forget_failures()
@@ -86,22 +93,53 @@ def _chosen(given: list[str] | None, known: Any, what: str, default: list[str]) 
     return [name for name in known if name in given] if given else default
 
 
-def _journal(path: Path | None, level: str, limit: int, fresh: bool) -> Journal:
+def _journal(path: Path | None, level: str, limit: int, fresh: bool, read_only: bool) -> Journal:
     from importlib import metadata
 
-    from backend_sdk.coverage.journal import Journal
+    from backend_sdk.coverage.journal import Journal, rules_digest
 
     torch = metadata.version("torch")
     chosen = path or Path(f"coverage-torch{torch.split('+')[0]}-{level}.jsonl")
     if fresh:
         chosen.unlink(missing_ok=True)
-    made_by = {"sdk": metadata.version("backend-sdk"), "torch": torch, "level": level, "limit": limit}
-    return Journal(chosen, made_by)
+    made_by = {
+        "sdk": metadata.version("backend-sdk"),
+        "torch": torch,
+        "level": level,
+        "limit": limit,
+        "rules": rules_digest(),
+    }
+    return Journal(chosen, made_by, read_only=read_only)
+
+
+def _check_names(names: list[str], covered: list[Covered]) -> None:
+    import difflib
+
+    from backend_sdk.errors import OptionError
+    from backend_sdk.torch_compat import op_catalogue
+
+    if not names:
+        return
+    known = {one.overload for one in covered}
+    for full_name, op in op_catalogue.op_infos().items():
+        known |= {full_name, op.name}
+    wrong = []
+    for name in dict.fromkeys(names):
+        if name not in known:
+            # OpInfos before overloads.
+            within = [one for one in known if one.endswith(f".{name}") or one.startswith(f"aten.{name}.")]
+            within.sort(key=lambda one: (one.startswith("aten."), one))
+            near = list(dict.fromkeys([*within, *difflib.get_close_matches(name, sorted(known), n=3)]))[:5]
+            wrong.append(
+                f"{name!r} ({'did you mean ' + ', '.join(near) + '?' if near else 'nothing is spelled like it'})"
+            )
+    if wrong:
+        raise OptionError(f"no OpInfo or aten overload is called {'; '.join(wrong)}")
 
 
 def _prove(
     journal: Journal,
-    covered: list[Any],
+    covered: list[Covered],
     names: list[str],
     dtypes: list[str],
     kinds: list[str],
@@ -114,9 +152,8 @@ def _prove(
     from backend_sdk.errors import OptionError
 
     tasks = op_info_tasks(names, dtypes, kinds)
-    chosen = overload_tasks(names, covered, []) if "overload" in kinds else []
-    if names and not tasks and not chosen:
-        raise OptionError(f"no OpInfo or aten overload is called {', '.join(names)}")
+    if names and not tasks and not ("overload" in kinds and overload_tasks(names, covered, [])):
+        raise OptionError(f"{', '.join(names)}: there is nothing to prove {' or '.join(kinds)}")
     _run("samples", tasks, journal, level, limit, jobs, quiet)
     if "overload" in kinds:
         _run(
@@ -200,7 +237,11 @@ def _print_failures(report: Report) -> None:
             unexplained.add_row(one.entry.key, failed, f"{one.entry.status}: {one.entry.message}")
         elif one.explanation:
             explained.add_row(one.entry.key, one.explanation)
-    for shown in (explained, unexplained):
+    untested = table("nothing to compare, unexplained", "what happened")
+    for one in report.judged:
+        if one.untested:
+            untested.add_row(one.entry.key, one.entry.message or "no sample has a result to compare")
+    for shown in (explained, untested, unexplained):
         if shown.row_count:
             out.print(shown)
     for line in report.stale:

@@ -160,11 +160,13 @@ def chosen(name: str | None) -> Baseline:
     if name is None:
         older = [version for version in files if release(version) < release(installed)]
         if not older:
-            raise OptionError(
-                f"there is no baseline of a release before the installed torch {installed}; there are "
-                f"{', '.join(files) or 'none'}",
-                hint="name one, or a file: backend-sdk drift --from VERSION",
+            what = (
+                f"torch {installed} is the oldest release with a baseline: name another with --from"
+                if installed in files
+                else f"no release before the installed torch {installed} has a baseline: name one with --from"
             )
+            others = [version for version in files if version != installed]
+            raise OptionError(f"{what}; there are {', '.join(others) or 'none'}", hint="--from VERSION, or --from FILE")
         name = older[-1]
     path = files.get(name, Path(name))
     if name not in files and _VERSION.fullmatch(name) and not path.exists():

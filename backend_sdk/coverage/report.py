@@ -28,6 +28,11 @@ class Judged:
         return self.entry.status == Status.PROVEN
 
     @property
+    def untested(self) -> bool:
+        """Whether nothing could be compared, and no table says why."""
+        return self.entry.status == Status.NOTHING and not self.explanation
+
+    @property
     def unexplained(self) -> bool:
         """Whether it failed, and no table says why."""
         return self.entry.status not in (Status.PROVEN, Status.NOTHING) and not self.explanation
@@ -35,11 +40,12 @@ class Judged:
 
 @dataclass
 class Report:
-    """Verdicts of all overloads and judged entries of one journal."""
+    """Verdicts of all overloads and judged entries of one journal, ``whole`` if it is of everything there is."""
 
     covered: list[Covered]
     judged: list[Judged] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    whole: bool = False
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -72,8 +78,12 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether something is without a verdict, unexplained or stale."""
-        return bool(self.verdicts[Verdict.NONE.value] or self.stale or any(one.unexplained for one in self.judged))
+        """Whether something is without a verdict, unexplained or stale; of a whole run, also without a comparison."""
+        return bool(
+            self.verdicts[Verdict.NONE.value]
+            or self.stale
+            or any(one.unexplained or (self.whole and one.untested) for one in self.judged)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -121,13 +131,16 @@ def reductions(entries: Iterable[Entry]) -> Mapping[str, list[str]]:
 
 
 def judge(covered: list[Covered], entries: Sequence[Entry], *, whole: bool) -> Report:
-    """The report of a journal. A ``whole`` run is one in which each known reason must have something to explain."""
+    """The report of a journal.
+
+    In a ``whole`` run each known reason must have something to explain, and nothing lack a comparison for no reason.
+    """
     by_op: dict[str, list[Known]] = {}
     for known in KNOWN:
         by_op.setdefault(known.op, []).append(known)
     outside = {one.overload: one for one in covered if one.verdict == Verdict.OUT_OF_SCOPE}
     judged = [Judged(entry, _explanation(entry, by_op, outside)) for entry in entries]
-    return Report(covered, judged, _stale(entries, whole))
+    return Report(covered, judged, _stale(entries, whole), whole)
 
 
 def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mapping[str, Covered]) -> str:

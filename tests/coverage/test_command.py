@@ -70,6 +70,53 @@ def test_an_unknown_name_is_said_so(run, tmp_path):
     assert code == 2 and "prims" in err
 
 
+def test_each_unknown_name_is_said_so_with_the_nearest(run, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    chosen = ("--op", "exp", "--op", "gelu", "--op", "cumsun", "--op", "aten.cumsum.defualt", "--op", "qqqqqq")
+    code, _, err = run("--prove", *chosen, "--journal", str(path))
+    assert code == 2 and not path.exists()
+    for words in ("'gelu' (did you mean nn.functional.gelu", "'cumsun' (did you mean", "aten.cumsum.default"):
+        assert words in err
+    assert "'qqqqqq' (nothing" in err and "'exp'" not in err
+    code, _, err = run("--prove", "--op", "exp", "--only", "overload", "--journal", str(path))
+    assert code == 2 and "nothing to prove overload" in err
+
+
+def test_without_a_proof_a_journal_is_only_read(run, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    code, _, err = run("--journal", str(path))
+    assert code == 2 and f"there is no journal {path}" in err.replace("\n", "")
+    assert list(tmp_path.iterdir()) == []
+    proof = ("--prove", "--op", "exp", "--only", "forward", "--limit", "1", "--journal", str(path))
+    assert run(*proof)[0] == 0
+    text = path.read_text()
+    path.write_text(text + '{"key": "forw')
+    code, out, _ = run("--journal", str(path), "--limit", "1", "--json")
+    assert code == 0 and [item["status"] for item in json.loads(out)["items"]] == ["proven"]
+    assert path.read_text() == text + '{"key": "forw'
+    for option in ("--fresh", "--retry"):
+        code, _, err = run("--journal", str(path), option)
+        assert code == 2 and option in err and path.exists()
+    path.write_text(text)
+    header, _, rest = text.partition("\n")
+    path.write_text(json.dumps({**json.loads(header), "rules": "0" * 64}) + "\n" + rest)
+    for arguments in (proof, ("--journal", str(path), "--limit", "1")):
+        code, _, err = run(*arguments)
+        assert code == 2 and "made by another run" in err
+
+
+def test_what_had_nothing_to_compare_is_named(run, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    chosen = ("--prove", "--op", "exp", "--only", "forward", "--limit", "1", "--journal", str(path))
+    run(*chosen)
+    header = path.read_text().partition("\n")[0]
+    entry = {"key": "forward/exp/float32", "status": "nothing", "samples": 0}
+    path.write_text(header + "\n" + json.dumps(entry) + "\n")
+    code, out, err = run(*chosen)
+    assert code == 0, err
+    assert "nothing to compare, unexplained" in out and "forward/exp/float32" in out
+
+
 def test_without_the_extra_it_says_what_to_install(run, tmp_path, monkeypatch):
     op_catalogue.op_infos.cache_clear()
     monkeypatch.setitem(sys.modules, "torch.testing._internal.common_methods_invocations", None)

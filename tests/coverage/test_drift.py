@@ -425,5 +425,8 @@ def test_the_newest_older_release_is_compared_with(monkeypatch, installed_releas
 
 def test_without_an_older_release_it_says_what_there_is(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.13.0")
-    with pytest.raises(OptionError, match=r"no baseline of a release before the installed torch 2\.13\.0.*2\.14\.1"):
+    with pytest.raises(
+        OptionError,
+        match=r"torch 2\.13\.0 is the oldest release with a baseline: name another with --from; there are 2\.14\.1",
+    ):
         baseline.chosen(None)

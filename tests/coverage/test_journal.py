@@ -5,9 +5,13 @@ What a user would lose: twenty minutes of work, or the truth about what is prove
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from backend_sdk.coverage.journal import Journal, read
+import backend_sdk
+from backend_sdk.coverage.journal import Journal, read, rules_digest
 from backend_sdk.coverage.prove import Entry, Status
 from backend_sdk.errors import OptionError
 
@@ -85,3 +89,35 @@ def test_what_is_no_journal_is_not_read(tmp_path, text):
         path.write_text(text)
     with pytest.raises(OptionError, match="is no journal"):
         read(path)
+
+
+def test_reading_writes_nothing(tmp_path):
+    path = tmp_path / "proof.jsonl"
+    written = filled(path)
+    text = path.read_text()[:-5]
+    path.write_text(text)
+    assert len(read(path)[1]) == len(written.entries) - 1
+    assert path.read_text() == text
+    with pytest.raises(OptionError, match="no journal"):
+        Journal(tmp_path / "sub" / "other.jsonl", MADE_BY, read_only=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["proof.jsonl"]
+
+
+def test_the_digest_of_the_rules_follows_their_sources(tmp_path):
+    package = tmp_path / "backend_sdk"
+    shutil.copytree(Path(backend_sdk.__file__).parent, package, ignore=shutil.ignore_patterns("*.json", "*.so"))
+    before = rules_digest(package)
+    assert before == rules_digest()
+    digests = {before}
+    for name in ("decomp", "prims"):
+        path = sorted((package / name).glob("*.py"))[-1]
+        path.write_text(path.read_text() + "\n")
+        digests.add(rules_digest(package))
+    for name in ("pipeline/decompose.py", "coverage/calls.py"):
+        path = package / name
+        path.write_text(path.read_text() + "\n")
+        digests.add(rules_digest(package))
+    assert len(digests) == 5
+    path = package / "pipeline" / "decompose.py"
+    path.with_name("other.py").write_text(path.read_text())
+    assert rules_digest(package) in digests

@@ -57,6 +57,16 @@ def test_an_overload_out_of_scope_does_not_count_as_proven():
     assert judge(COVERED, [entry], whole=False).proven_overloads == {"aten.add.Tensor"}
 
 
+def test_nothing_to_compare_without_a_reason_fails_a_whole_run_only(monkeypatch):
+    monkeypatch.setattr(reports, "KNOWN", (Known("nonzero", Reason.DATA, "a size", ("forward",)),))
+    explained, other = (Entry(f"forward/{name}/float32", Status.NOTHING) for name in ("nonzero", "other"))
+    for entries, untested in (([explained], [False]), ([explained, other], [False, True])):
+        for whole in (False, True):
+            report = judge(COVERED, entries, whole=whole)
+            assert [one.untested for one in report.judged] == untested
+            assert report.failed == (whole and any(untested))
+
+
 @pytest.mark.parametrize(
     ("ops", "explained"),
     [
