@@ -499,6 +499,8 @@ ARGUMENTS: Mapping[str, Entry] = {
         "self": [draw.normal(3, 4), draw.normal(2, 5)],
         "mat2": [draw.normal(4, 2), draw.normal(5, 3)],
     },
+    # Without train, eager drops and torch's traced kernel does not.
+    "native_dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.5, "train": True},
     "_int_mm": lambda draw: {
         "self": draw.integers(9, 3, 8, low=-9, dtype=torch.int8),
         "mat2": draw.integers(9, 8, 4, low=-9, dtype=torch.int8),

@@ -18,7 +18,15 @@ from backend_sdk.coverage.arguments import valid_arguments
 from backend_sdk.coverage.calls import Call, run_in_eager
 from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.ops import name_arguments
-from backend_sdk.torch_compat.overloads import Argument, arguments, aten_overloads, base_name, is_mutable, recording
+from backend_sdk.torch_compat.overloads import (
+    Argument,
+    arguments,
+    aten_overloads,
+    base_name,
+    is_mutable,
+    recording,
+    result_count,
+)
 
 # Ops that no sample runs, with one whose arguments have the same names.
 _RELATED = {
@@ -286,7 +294,7 @@ class _Written:
                 results = functional(**values)
             except (RuntimeError, TypeError, IndexError):
                 continue
-            if len(functional._schema.returns) == 1:
+            if result_count(functional) == 1:
                 return [_types(results)]
             return [_types(result) for result in results][: len(self._out)]
         for dtype in (self._dtype(values), torch.int64, torch.bool, torch.float32):

@@ -114,3 +114,8 @@ def recording() -> Iterator[dict[str, tuple[tuple[Any, ...], dict[str, Any]]]]:
 def has_list_rule(op: OpOverload) -> bool:
     """Whether the op does to each tensor of a list what another op does to one (``_foreach_add``)."""
     return decompositions.of_lists(op) is not None
+
+
+def result_count(op: OpOverload) -> int:
+    """How many results an overload's schema has; a list of tensors is one."""
+    return len(op._schema.returns)
