@@ -34,6 +34,10 @@ STORAGE_DTYPES: Final = (*FLOAT8_DTYPES, *UNSIGNED_DTYPES, torch.complex32)
 STORAGE: Final = frozenset(STORAGE_DTYPES)
 STORED: Final = ANY | STORAGE
 
+# In the order in which lists of dtypes are shown: those that ops compute with, and all that values may have.
+COMPUTING_DTYPES: Final = (*FLOAT_DTYPES, *COMPLEX_DTYPES, *INTEGER_DTYPES, *BOOL_DTYPES)
+STORED_DTYPES: Final = (*COMPUTING_DTYPES, *STORAGE_DTYPES)
+
 _BY_NAME: Final = {str(dtype).removeprefix("torch."): dtype for dtype in STORED}
 
 # Significand bits that are stored, without the implicit one (IEEE 754; bfloat16 as in its white paper; eight bits as in

@@ -32,13 +32,6 @@ from backend_sdk.spec.symbolic import contiguous_strides
 # Any fixed number: the same samples in every run, so that a failure can be met again.
 _SEED = 20250117
 
-_DTYPE_ORDER = (
-    *dtype_sets.FLOAT_DTYPES,
-    *dtype_sets.COMPLEX_DTYPES,
-    *dtype_sets.INTEGER_DTYPES,
-    *dtype_sets.BOOL_DTYPES,
-)
-
 
 class Verdict(StrEnum):
     """``refused``: the backend says that it does not run this. Never counted as passed."""
@@ -114,10 +107,10 @@ def sample_dtypes(op: Prim) -> list[torch.dtype]:
     rule = op.dtype_rule
     for slot in rule.operands:
         if isinstance(slot, DtypeVar):
-            return [dtype for dtype in _DTYPE_ORDER if dtype in slot.domain]
+            return [dtype for dtype in dtype_sets.COMPUTING_DTYPES if dtype in slot.domain]
     result = rule.results[0]
     if isinstance(result, FromAttribute):
-        return list(_DTYPE_ORDER)
+        return list(dtype_sets.COMPUTING_DTYPES)
     return [result] if isinstance(result, torch.dtype) else []
 
 
@@ -130,7 +123,7 @@ def _dtype_of_sample(sample: Sample) -> torch.dtype:
     """The dtype a sample is reported under: a float operand's before an index's or a mask's."""
     found = [operand.dtype for operand in sample.operands if operand is not None]
     found += [value for value in sample.attributes.values() if isinstance(value, torch.dtype)]
-    return min(found, key=_DTYPE_ORDER.index, default=torch.float32)
+    return min(found, key=dtype_sets.STORED_DTYPES.index, default=torch.float32)
 
 
 # ---- one op with one dtype

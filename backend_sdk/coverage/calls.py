@@ -90,12 +90,15 @@ def prove(call: Call, level: str) -> Ran | None:
 
     Raises `Mismatch`, `Refused`, or what the pipeline raises. What eager raises comes as it is: ask `runs` first.
     """
-    call = _showing_values(call)
     with recording() as recorded:
         eager = _run(call, call.function)
     overloads = [name for name in recorded if name in aten_overloads()]
     if call.backward and not any(isinstance(leaf, torch.Tensor) for leaf in eager):
         return None
+    views = [] if call.backward else _views_of_arguments(call, eager)
+    if views:
+        eager += [eager[place].clone() for place in views]
+        call = _with_copies(call, views)
     draws = any(is_random(aten_overloads()[name]) for name in overloads)
     reports: list[GraphReport] = []
     results = [_compiled(call, "eager", level == COMPOSITES, reports)]
@@ -112,21 +115,20 @@ def prove(call: Call, level: str) -> Ran | None:
     return Ran(overloads, _reduced(reports), _reduced([report for report in reports if report.kind == BACKWARD]))
 
 
-def _showing_values(call: Call) -> Call:
-    """The call, with a copy of each result that is a view of an argument: the runner makes such a view out of the
-    argument itself, and nobody would look at what the graph computes for it.
+def _views_of_arguments(call: Call, results: Sequence[Any]) -> list[int]:
+    """Which results are views of an argument: the runner makes such a view out of the argument itself, and nobody would
+    look at what the graph computes for it.
     """
-    if call.backward:
-        return call
     given = {_memory(leaf) for leaf in trees.leaves((call.args, dict(call.kwargs)))} - {None}
-    results = trees.leaves(call.function(*call.args, **call.kwargs))
-    views = [place for place, leaf in enumerate(results) if _memory(leaf) in given]
-    if not views:
-        return call
+    return [place for place, leaf in enumerate(results) if _memory(leaf) in given]
+
+
+def _with_copies(call: Call, places: Sequence[int]) -> Call:
+    """The call with a copy of each of these results after all of them."""
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         found = trees.leaves(call.function(*args, **kwargs))
-        return [*found, *(found[place].clone() for place in views)]
+        return [*found, *(found[place].clone() for place in places)]
 
     return replace(call, function=run)
 

@@ -16,7 +16,7 @@ import torch
 
 from backend_sdk.coverage import calls
 from backend_sdk.coverage.calls import Call, Mismatch, Refused
-from backend_sdk.coverage.generated import candidates
+from backend_sdk.coverage.generated import UNDEFINED, candidates
 from backend_sdk.torch_compat import op_catalogue
 
 # Guessed calls of an overload that may fail before it counts as failed.
@@ -27,9 +27,6 @@ FORWARD, BACKWARD, OVERLOAD = "forward", "backward", "overload"
 DTYPES = {
     name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64")
 }
-
-# Ops whose values eager leaves undefined: only their types are compared.
-UNDEFINED = frozenset({"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"})
 
 # Ops that may place equal elements in any order, with the position of ``dim`` after the tensor: what they place is
 # compared, not where it came from.

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from backend_sdk import prims
+from backend_sdk.decomp.indexing import broadcast_shapes
 from backend_sdk.decomp.places import is_true, true_coordinates, true_places
 from backend_sdk.decomp.promotion import axis_of
 from backend_sdk.decomp.registry import decomposition
@@ -20,7 +21,7 @@ from backend_sdk.decomp.searching import flat
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value, read
 from backend_sdk.prims.shorthand import cast, constant, count, stretch, trailing
-from backend_sdk.spec import Shape, TensorType
+from backend_sdk.spec import TensorType
 from backend_sdk.spec.symbolic import SymExpr
 from backend_sdk.torch_compat.ops import aten
 
@@ -56,15 +57,9 @@ def nonzero_numpy(out: tuple[TensorType, ...], x: Value) -> Any:
 
 @decomposition(aten.masked_select.default)
 def masked_select(out: TensorType, x: Value, mask: Value) -> Any:
-    shape = _broadcast(x.shape, mask.shape)
+    shape = broadcast_shapes((x.shape, mask.shape))
     places = true_places(flat(trailing(is_true(mask), shape)), out.shape[0])
     return prims.take(flat(trailing(x, shape)), places, axis=0)
-
-
-def _broadcast(left: Shape, right: Shape) -> Shape:
-    rank = max(len(left), len(right))
-    pairs = zip((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right, strict=True)
-    return tuple(b if a == 1 else a for a, b in pairs)
 
 
 # ---- counting

@@ -238,7 +238,8 @@ def _places(target: Value, axis: int, index: Value, updates: Value) -> Value:
 # ---- advanced indexing
 
 
-def _broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
+def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
+    """The shape to which torch broadcasts ``shapes``, which it has found to fit."""
     rank = max(map(len, shapes))
     result: list[Dim] = [1] * rank
     for shape in shapes:
@@ -263,7 +264,7 @@ class _Plan:
         self.rest_sizes = tuple(x.shape[axis] for axis in self.rest)
         self.rows = count(x.shape, self.axes)
         given = [index for index in indices if index is not None]
-        self.shape = _broadcast_shapes([index.shape for index in given])
+        self.shape = broadcast_shapes([index.shape for index in given])
         flat: Value | None = None
         for index, size, stride in zip(given, self.sizes, contiguous_strides(self.sizes), strict=True):
             part = trailing(wrapped(index, size), self.shape)

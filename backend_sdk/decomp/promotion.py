@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from backend_sdk import dtypes
 from backend_sdk.graph import Value
 from backend_sdk.prims.shape import full
 from backend_sdk.prims.shorthand import cast, trailing
@@ -67,12 +66,6 @@ def spread(operand: Any, shape: Shape, dtype: torch.dtype) -> Value:
         # Converting before stretching touches fewer elements.
         return trailing(cast(operand, dtype), shape)  # type: ignore[no-any-return]
     return full(shape=tuple(shape), value=operand, dtype=dtype)  # type: ignore[no-any-return]
-
-
-def float_dtype(*operands: Any) -> torch.dtype:
-    """The dtype in which torch computes functions that turn integers into floats."""
-    dtype = promoted(*operands)
-    return dtype if dtype in dtypes.FLOATING | dtypes.COMPLEX else torch.get_default_dtype()
 
 
 def axis_of(dim: int, rank: int) -> int:

@@ -72,14 +72,6 @@ ATTRIBUTE_TYPES: Mapping[str, tuple[str, str]] = {
     "Scalar": ("number", "a boolean, integer, real or complex number, or an expression over symbolic sizes"),
 }
 
-_DTYPE_ORDER = (
-    *dtypes.FLOAT_DTYPES,
-    *dtypes.COMPLEX_DTYPES,
-    *dtypes.INTEGER_DTYPES,
-    *dtypes.BOOL_DTYPES,
-    *dtypes.STORAGE_DTYPES,
-)
-
 _MOST_EXAMPLES = 3
 
 
@@ -180,7 +172,7 @@ def decoded(value: Any) -> Any:
 
 
 def _ordered(domain: Iterable[torch.dtype]) -> list[torch.dtype]:
-    return sorted(domain, key=_DTYPE_ORDER.index)
+    return sorted(domain, key=dtypes.STORED_DTYPES.index)
 
 
 # ---- signature

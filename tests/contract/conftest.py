@@ -11,13 +11,6 @@ from backend_sdk import dtypes
 from backend_sdk.prims import CONTRACT
 from backend_sdk.spec import Composite, DtypeVar, FromAttribute, Prim, TensorType
 
-_ORDER = (
-    *dtypes.FLOAT_DTYPES,
-    *dtypes.COMPLEX_DTYPES,
-    *dtypes.INTEGER_DTYPES,
-    *dtypes.BOOL_DTYPES,
-    *dtypes.STORAGE_DTYPES,
-)
 _SEED = 7
 
 
@@ -25,11 +18,11 @@ def _domain(op: Prim) -> list[torch.dtype]:
     """The dtypes that an op's samples are asked for."""
     for slot in op.dtype_rule.operands:
         if isinstance(slot, DtypeVar):
-            return [dtype for dtype in _ORDER if dtype in slot.domain]
+            return [dtype for dtype in dtypes.STORED_DTYPES if dtype in slot.domain]
     (result,) = op.dtype_rule.results
     if isinstance(result, FromAttribute):
         # These make tensors of a dtype; the samples say of which.
-        return [dtype for dtype in _ORDER if any(True for _ in op.samples(dtype, torch.Generator()))]
+        return [dtype for dtype in dtypes.STORED_DTYPES if any(True for _ in op.samples(dtype, torch.Generator()))]
     return [result]
 
 
