@@ -34,7 +34,8 @@ def command(
     limit: Annotated[int, typer.Option("--limit", min=0, help="Samples of an OpInfo; 0 is all.")] = 0,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Worker processes.")] = 1,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Kinds to prove: forward, backward, overload; may be repeated.")
+        list[str] | None,
+        typer.Option("--only", help="Kinds to prove: forward, backward, overload, special; may be repeated."),
     ] = None,
     journal: Annotated[
         Path | None, typer.Option("--journal", help="Where results are kept; a run that was interrupted goes on.")
@@ -148,23 +149,19 @@ def _prove(
     jobs: int,
     quiet: bool,
 ) -> None:
-    from backend_sdk.coverage.plan import op_info_tasks, overload_tasks
+    from backend_sdk.coverage.plan import op_info_tasks, overload_tasks, special_tasks
     from backend_sdk.errors import OptionError
 
-    tasks = op_info_tasks(names, dtypes, kinds)
-    if names and not tasks and not ("overload" in kinds and overload_tasks(names, covered, [])):
+    samples = op_info_tasks(names, dtypes, kinds)
+    specials = special_tasks(names, covered, dtypes) if "special" in kinds else []
+    if names and not (samples or specials) and not ("overload" in kinds and overload_tasks(names, covered, [])):
         raise OptionError(f"{', '.join(names)}: there is nothing to prove {' or '.join(kinds)}")
-    _run("samples", tasks, journal, level, limit, jobs, quiet)
+    _run("samples", samples, journal, level, limit, jobs, quiet)
     if "overload" in kinds:
-        _run(
-            "overloads",
-            overload_tasks(names, covered, list(journal.entries.values())),
-            journal,
-            level,
-            limit,
-            jobs,
-            quiet,
-        )
+        overloads = overload_tasks(names, covered, list(journal.entries.values()))
+        _run("overloads", overloads, journal, level, limit, jobs, quiet)
+    if specials:
+        _run("special values", specials, journal, level, limit, jobs, quiet)
 
 
 def _run(what: str, tasks: list[Task], journal: Journal, level: str, limit: int | None, jobs: int, quiet: bool) -> None:

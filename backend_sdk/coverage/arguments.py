@@ -607,6 +607,8 @@ ARGUMENTS: Mapping[str, Entry] = {
     },
     # Shapes and places.
     "count_nonzero.dim_IntList_out": lambda draw: {"self": draw.integers(2, 3, 4), "dim": [0]},
+    # Whose memory the result shows it does not ask.
+    "_reshape_alias": lambda draw: {"self": draw.normal(3, 4), "size": [4, 3], "stride": [3, 1]},
     "moveaxis.intlist": lambda draw: {"self": draw.normal(2, 3, 4), "source": [0, 1], "destination": [2, 0]},
     "unflatten_dense_tensors": lambda draw: {
         "flat": draw.normal(10),

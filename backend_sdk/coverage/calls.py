@@ -3,11 +3,12 @@
 The pipeline is entered behind Dynamo, with a backend that has the contract and nothing else and with
 ``fallback="error"``: a call that comes back has reached the contract.
 
-Does not: choose calls.
+Does not: choose calls, or say how near a result must be (`agreement` does).
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from backend_sdk.backends.reference import ReferenceBackend
+from backend_sdk.coverage.agreement import Agreement, Measure, agree, agree_in_type
 from backend_sdk.errors import UnsupportedOpError
 from backend_sdk.pipeline.capture import BACKWARD
 from backend_sdk.pipeline.compile import compile_module
@@ -33,10 +35,6 @@ SEED = 42
 PRIMS, COMPOSITES = "prims", "composites"
 
 
-class Mismatch(Exception):
-    """The pipeline computes something that eager does not."""
-
-
 class Refused(Exception):
     """Some ops do not reach the contract: ``ops``, by name."""
 
@@ -49,17 +47,15 @@ class Refused(Exception):
 class Call:
     """A function with its arguments. ``backward`` compares gradients with respect to the inputs that ask for one.
 
-    ``types_only`` leaves values out of the comparison (what eager leaves undefined). ``conditioned`` says that the
-    call solves a problem that may be ill-conditioned. ``guessed``: its arguments were made
-    up, and eager may not have checked that they make sense.
+    ``agree`` compares; of what eager leaves undefined, only the types. ``guessed``: its arguments were made up, and
+    eager may not have checked that they make sense.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     backward: bool = False
-    types_only: bool = False
-    conditioned: bool = False
+    agree: Agreement = agree
     guessed: bool = False
 
 
@@ -104,14 +100,15 @@ def prove(call: Call, level: str) -> Ran | None:
     results = [_compiled(call, "eager", level == COMPOSITES, reports)]
     if level == COMPOSITES:
         results.append(_compiled(call, "eager", False, []))
+    measure = functools.cache(lambda: _measure(call))
     for actual in results:
-        _compare(call, actual, eager)
+        call.agree(actual, eager, measure)
     if draws:
         # Drawn by the contract's own generator: other numbers, of the same types.
         drawn = _compiled(call, "counter", level == COMPOSITES, reports)
-        _compare_types(drawn, eager)
+        agree_in_type(drawn, eager)
     if len(results) == 2:
-        _compare(call, results[0], results[1])
+        call.agree(results[0], results[1], measure)
     return Ran(overloads, _reduced(reports), _reduced([report for report in reports if report.kind == BACKWARD]))
 
 
@@ -243,45 +240,41 @@ def _reduced(reports: Sequence[GraphReport]) -> dict[str, list[str]]:
     return {name: sorted(ops) for name, ops in found.items()}
 
 
-# ---- agreement
+# ---- what the true result is
+
+# Draws of rounding errors of the inputs.
+_PERTURBATIONS = 4
 
 
-def _compare(call: Call, actual: Sequence[Any], expected: Sequence[Any]) -> None:
-    _compare_types(actual, expected)
-    if call.types_only:
-        return
-    truth: list[Any] | None = None
-    for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
-        if not isinstance(theirs, torch.Tensor):
-            if ours != theirs and not (ours != ours and theirs != theirs):
-                raise Mismatch(f"result {position} is {ours!r}, eager gives {theirs!r}")
-            continue
-        try:
-            torch.testing.assert_close(ours.detach(), theirs.detach(), equal_nan=True)
-        except AssertionError as error:
-            if theirs.dtype.is_floating_point or theirs.dtype.is_complex:
-                truth = _truth(call) if truth is None else truth
-                if truth and _is_as_near(ours.detach(), theirs.detach(), truth[position].detach(), call.conditioned):
-                    continue
-            raise Mismatch(f"result {position} ({theirs.dtype}): {_first_lines(error)}") from None
+def _measure(call: Call) -> Measure | None:
+    """The call in double precision, in eager, and what rounding its inputs costs. None when eager has no such call."""
+    generator = torch.Generator().manual_seed(SEED)
+    truth = _run_wide(call, None)
+    if truth is None:
+        return None
+    errors = [
+        torch.zeros_like(value.detach(), dtype=value.dtype.to_real()) if isinstance(value, torch.Tensor) else None
+        for value in truth
+    ]
+    for _ in range(_PERTURBATIONS):
+        for position, value in enumerate(_run_wide(call, generator) or ()):
+            error = errors[position]
+            if error is not None and value.shape == error.shape:
+                change = (value.detach() - truth[position].detach()).abs()
+                errors[position] = torch.maximum(error, change.nan_to_num(0.0, 0.0, 0.0))
+    return Measure(truth, errors)
 
 
-def _compare_types(actual: Sequence[Any], expected: Sequence[Any]) -> None:
-    if len(actual) != len(expected):
-        raise Mismatch(f"{len(actual)} results, eager gives {len(expected)}")
-    for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
-        kinds = [(x.dtype, tuple(x.shape)) if isinstance(x, torch.Tensor) else type(x) for x in (ours, theirs)]
-        if kinds[0] != kinds[1]:
-            raise Mismatch(f"result {position} is {kinds[0]}, eager gives {kinds[1]}")
-
-
-def _truth(call: Call) -> list[Any]:
-    """The call in double precision, in eager; empty when eager has no such call."""
+def _run_wide(call: Call, generator: torch.Generator | None) -> list[Any] | None:
+    """The call with float64 and complex128 inputs; with a generator, each moved by up to an epsilon of its dtype."""
 
     def wide(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
         made = leaf.detach().to(torch.complex128 if leaf.is_complex() else torch.float64)
+        if generator is not None:
+            moves = torch.rand(leaf.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            made = made * (1 + torch.finfo(leaf.dtype).eps * moves)
         return made.requires_grad_(leaf.requires_grad)
 
     leaves, structure = trees.flatten((call.args, dict(call.kwargs)))
@@ -289,36 +282,7 @@ def _truth(call: Call) -> list[Any]:
     try:
         return _run(Call(call.function, args, kwargs, backward=call.backward), call.function)
     except Exception:
-        return []
-
-
-def _is_as_near(actual: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor, conditioned: bool) -> bool:
-    """Whether each element is as near to the truth as eager's are: 16 epsilons of its own, four times eager's largest
-    error, or one epsilon of the largest element, which is what another order of a sum may cost.
-
-    Two backward stable algorithms differ by the problem's condition number times the epsilon: the catalogue's samples
-    are ``conditioned`` so that half of the digits are left.
-    """
-    if truth.shape != eager.shape:
-        return False
-    if eager.is_complex():
-        actual, eager, truth = (torch.view_as_real(x.resolve_conj()) for x in (actual, eager, truth))
-    finite = eager.isfinite()
-    # NaN where eager has NaN, and the same infinities.
-    if not torch.equal(actual.isnan(), eager.isnan()) or not torch.equal(*(x[x.isinf()] for x in (actual, eager))):
-        return False
-    if not torch.equal(actual.isfinite(), finite) or not finite.any():
-        return False
-    truth = truth[finite]
-    error, of_eager = ((x[finite].to(truth.dtype) - truth).abs() for x in (actual, eager))
-    eps = torch.finfo(eager.dtype).eps
-    floor = (eps**0.5 if conditioned else eps) * truth.abs().max()
-    allowed = torch.maximum(16 * eps * truth.abs(), torch.maximum(4 * of_eager.max(), floor))
-    return bool((error <= allowed).all())
-
-
-def _first_lines(error: Exception) -> str:
-    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
+        return None
 
 
 def quiet() -> None:

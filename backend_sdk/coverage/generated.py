@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from backend_sdk.coverage.agreement import agree, agree_in_type
 from backend_sdk.coverage.arguments import valid_arguments
 from backend_sdk.coverage.calls import Call, run_in_eager
 from backend_sdk.torch_compat import trees
@@ -75,6 +77,27 @@ def candidates(name: str, lent: Iterable[Call]) -> Iterator[Call]:
         for given in _lent_arguments(name, call):
             yield from _assembled(name, schema, [given], guessed=False)
     yield from _assembled(name, schema, _guesses(schema), guessed=True)
+
+
+# What an argument may be that has a default, by torch's word for its type. One of a pair is most often the default.
+_OPTIONAL: Mapping[str, tuple[Any, ...]] = {
+    "bool": (True, False),
+    "number": (2, 0.5),
+    "float": (0.5, 2.0),
+    "ScalarType": (torch.float64,),
+}
+
+
+def variants(name: str, call: Call) -> Iterator[Call]:
+    """The call with one more argument each, of those that have a default and that it leaves out."""
+    schema = arguments(aten_overloads()[name])
+    values = call.args[0]
+    for argument in schema:
+        if argument.required or argument.out or argument.name in values:
+            continue
+        word = argument.type.removeprefix("Optional[").removesuffix("]")
+        for value in _OPTIONAL.get(word, ()):
+            yield replace(call, args=({**values, argument.name: value},))
 
 
 # ---- what samples lend
@@ -227,7 +250,8 @@ def _assembled(
             continue
         if any(argument.required and not argument.out and argument.name not in values for argument in schema):
             continue
-        yield Call(_Written(op, schema), (_detached(values),), types_only=stem(name) in _TYPES_ONLY, guessed=guessed)
+        compared = agree_in_type if stem(name) in _TYPES_ONLY else agree
+        yield Call(_Written(op, schema), (_detached(values),), agree=compared, guessed=guessed)
 
 
 def _fitted(argument: Argument, value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""What a proof runs: the items of the catalogue, and the overloads that these leave, with who lends them arguments.
+"""What a proof runs: the items of the catalogue, the overloads that these leave, and special values of the elementwise
+ones, with who lends an overload its arguments.
 
 Does not: run them.
 """
@@ -8,8 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import torch
+
+from backend_sdk.coverage.calls import runs
 from backend_sdk.coverage.generated import related, stem
-from backend_sdk.coverage.prove import FORWARD, OVERLOAD, Entry, Item, op_info_items
+from backend_sdk.coverage.prove import BACKWARD, DTYPES, FORWARD, OVERLOAD, SPECIAL, Entry, Item, lent, op_info_items
+from backend_sdk.coverage.special import special_calls, special_names
 from backend_sdk.coverage.verdict import Covered, Verdict
 from backend_sdk.coverage.workers import Task
 from backend_sdk.torch_compat import op_catalogue
@@ -25,13 +30,45 @@ def op_info_tasks(names: Sequence[str], dtypes: Sequence[str], kinds: Sequence[s
 
 def overload_tasks(names: Sequence[str], covered: Sequence[Covered], entries: Sequence[Entry]) -> list[Task]:
     """Tasks for the overloads in scope that no entry has proven; with ``names``, for those overloads."""
-    proven = {name for entry in entries if entry.item.kind != OVERLOAD for name in entry.overloads}
+    proven = {name for entry in entries if entry.item.kind in (FORWARD, BACKWARD) for name in entry.overloads}
     donors = _donors(entries)
     return [
         Task(Item(OVERLOAD, one.overload, "float32"), tuple(donors.get(related(one.overload), ())[:_DONORS]))
         for one in covered
         if (one.overload in names if names else one.verdict != Verdict.OUT_OF_SCOPE and one.overload not in proven)
     ]
+
+
+def special_tasks(names: Sequence[str], covered: Sequence[Covered], dtypes: Sequence[str]) -> list[Task]:
+    """Tasks for the elementwise overloads in scope, in each dtype that the OpInfo which lends arguments takes.
+
+    Not in complex dtypes: at infinities and NaN eager's complex kernels differ among themselves. Of bool the samples
+    have both values.
+    """
+    special = [name for name, dtype in DTYPES.items() if not dtype.is_complex and dtype != torch.bool]
+    dtypes = [dtype for dtype in dtypes if dtype in special]
+    within = {one.overload for one in covered if one.verdict != Verdict.OUT_OF_SCOPE}
+    donors = _donors([])
+    tasks = []
+    for name in special_names():
+        if name not in (set(names) & within if names else within):
+            continue
+        lenders = donors.get(related(name), [])[:_DONORS]
+        taken = [dtype for dtype in dtypes if _takes(name, dtype, lenders)]
+        # An overload that takes none of the dtypes asked for is proven in the first that it takes.
+        taken = (
+            taken or [next((dtype for dtype in special if _takes(name, dtype, lenders)), dtypes[0])] if dtypes else []
+        )
+        tasks += [Task(Item(SPECIAL, name, dtype), tuple(lenders)) for dtype in taken]
+    return tasks
+
+
+def _takes(name: str, dtype: str, lenders: Sequence[Item]) -> bool:
+    """Whether eager takes the dtype: of floats as OpInfos say, of integers, which some variants refuse, as a call."""
+    if lenders and DTYPES[dtype].is_floating_point:
+        infos = op_catalogue.op_infos()
+        return any(op_catalogue.supports(infos[one.name], dtype) for one in lenders)
+    return any(runs(call) for call in special_calls(name, DTYPES[dtype], lent(lenders)))
 
 
 def _donors(entries: Sequence[Entry]) -> dict[str, list[Item]]:
@@ -45,7 +82,7 @@ def _donors(entries: Sequence[Entry]) -> dict[str, list[Item]]:
             ):
                 found[spelled].append(Item(FORWARD, name, dtype))
     for entry in sorted(entries, key=lambda entry: entry.seconds):
-        if entry.item.kind != OVERLOAD:
+        if entry.item.kind in (FORWARD, BACKWARD):
             for name in entry.overloads:
                 found[stem(name)].append(entry.item)
     return found

@@ -15,14 +15,19 @@ from typing import Any
 import torch
 
 from backend_sdk.coverage import calls
-from backend_sdk.coverage.calls import Call, Mismatch, Refused
-from backend_sdk.coverage.generated import UNDEFINED, candidates
+from backend_sdk.coverage.agreement import Mismatch, agree, agree_in_type
+from backend_sdk.coverage.calls import Call, Refused
+from backend_sdk.coverage.generated import UNDEFINED, candidates, variants
+from backend_sdk.coverage.special import special_calls
 from backend_sdk.torch_compat import op_catalogue
 
 # Guessed calls of an overload that may fail before it counts as failed.
 _MOST_GUESSES = 4
 
-FORWARD, BACKWARD, OVERLOAD = "forward", "backward", "overload"
+# Calls of an overload that are proven beside the first, not counting those with one more argument.
+_FURTHER_CALLS = 2
+
+FORWARD, BACKWARD, OVERLOAD, SPECIAL = "forward", "backward", "overload", "special"
 
 DTYPES = {
     name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64")
@@ -31,20 +36,6 @@ DTYPES = {
 # Ops that may place equal elements in any order, with the position of ``dim`` after the tensor: what they place is
 # compared, not where it came from.
 TIES_IN_ANY_ORDER = {"argsort": 0, "sort": 0, "topk": 1, "median": 0, "nanmedian": 0, "mode": 0, "kthvalue": 1}
-
-# Solvers and factorizations: their samples may be ill-conditioned.
-CONDITIONED = (
-    "linalg.",
-    "cholesky",
-    "lu",
-    "qr",
-    "svd",
-    "ormqr",
-    "triangular_solve",
-    "pinverse",
-    "logdet",
-    "matrix_exp",
-)
 
 
 class Status(StrEnum):
@@ -132,6 +123,8 @@ def prove(item: Item, level: str, limit: int | None, donors: Sequence[Item]) -> 
     start = time.perf_counter()
     if item.kind == OVERLOAD:
         _prove_overload(item, level, donors, entry)
+    elif item.kind == SPECIAL:
+        _prove_special(item, level, donors, entry)
     else:
         _prove_samples(item, level, limit, entry)
     if entry.samples and not entry.failed:
@@ -177,22 +170,39 @@ def _add(found: Entry, entry: Entry) -> None:
 
 
 def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
-    lent = (call for donor in donors for call in itertools.islice(_surviving(iter_calls(donor), Entry("")), 3))
-    tried = 0
-    for call in candidates(item.name, lent):
-        if not calls.runs(call):
-            continue
+    possible = filter(calls.runs, candidates(item.name, lent(donors)))
+    for tried, call in enumerate(possible, 1):
         found = Entry(item.key)
         _attempt(call, level, found)
         entry.__dict__.update(found.__dict__)
-        tried += 1
         # A guess that raises may have made no sense: another may. Numbers that differ from eager's always count.
         settled = not found.failed or found.status == Status.MISMATCH
         if settled or not call.guessed or tried == _MOST_GUESSES:
             break
+    if not entry.samples or entry.failed:
+        return
+    further = itertools.islice((other for other in possible if not other.guessed), _FURTHER_CALLS)
+    _attempt_all([*further, *filter(calls.runs, variants(item.name, call))], level, entry)
     # A composite kernel runs as its parts below autograd: the call itself says what was called.
-    if entry.samples and not entry.failed and item.name not in entry.overloads:
+    if not entry.failed and item.name not in entry.overloads:
         entry.overloads.append(item.name)
+
+
+# Calls of an elementwise overload on special values, and how many may be tried to find them.
+_SPECIAL_CALLS = 4
+_SPECIAL_TRIES = 40
+
+
+def _prove_special(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
+    """The first calls that eager takes with special values of the item's dtype."""
+    tried = itertools.islice(special_calls(item.name, DTYPES[item.dtype], lent(donors)), _SPECIAL_TRIES)
+    for call in itertools.islice(filter(calls.runs, tried), _SPECIAL_CALLS):
+        _attempt(call, level, entry)
+
+
+def lent(donors: Sequence[Item]) -> Any:
+    """The first sample calls of each donor."""
+    return (call for donor in donors for call in itertools.islice(_surviving(iter_calls(donor), Entry("")), 3))
 
 
 def _surviving(samples: Any, entry: Entry) -> Any:
@@ -213,8 +223,7 @@ def iter_calls(item: Item) -> Any:
             (sample.input, *sample.args),
             sample.kwargs,
             backward=backward,
-            types_only=op.name in UNDEFINED,
-            conditioned=op.name.startswith(CONDITIONED),
+            agree=agree_in_type if op.name in UNDEFINED else agree,
         )
 
 

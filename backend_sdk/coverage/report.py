@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend_sdk.coverage.known import KNOWN, Known
-from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, Entry, Status
+from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, SPECIAL, Entry, Status
 from backend_sdk.coverage.verdict import Covered, Verdict
 
 
@@ -179,4 +179,4 @@ def _stale(entries: Sequence[Entry], whole: bool) -> list[str]:
     return found
 
 
-KINDS = (FORWARD, BACKWARD, OVERLOAD)
+KINDS = (FORWARD, BACKWARD, OVERLOAD, SPECIAL)

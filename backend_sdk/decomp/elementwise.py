@@ -221,8 +221,12 @@ def _floor_quotient(x: Value, y: Value) -> Any:
     whole = prims.select(
         prims.gt(prims.sub(quotient, whole), constant(a, 0.5)), prims.add(whole, constant(a, 1.0)), whole
     )
-    by_zero = prims.eq(b, zero)
-    return cast(prims.select(by_zero, prims.div(a, b), whole), x.dtype)
+    plain = prims.div(a, b)
+    # A zero has the sign of the operands together.
+    whole = prims.select(prims.eq(quotient, zero), prims.mul(plain, zero), whole)
+    # Where the quotient overflows, no remainder says anything.
+    overflows = prims.bitwise_and(prims.is_finite(a), prims.bitwise_not(prims.is_finite(plain)))
+    return cast(prims.select(prims.bitwise_or(prims.eq(b, zero), overflows), plain, whole), x.dtype)
 
 
 @decomposition(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
@@ -455,6 +459,14 @@ def gelu_backward(out: TensorType, grad: Value, x: Value, *, approximate: str = 
     return cast(prims.mul(upstream, slope), out.dtype)
 
 
+@decomposition(aten.threshold.default)
+def threshold(out: TensorType, x: Value, threshold: Any, value: Any) -> Any:
+    """Eager rounds both numbers to the dtype first: of integers a threshold of -1.5 is -1."""
+    operand = spread(x, out.shape, out.dtype)
+    dead = prims.le(operand, spread(threshold, out.shape, out.dtype))
+    return prims.select(dead, spread(value, out.shape, out.dtype), operand)
+
+
 @decomposition(aten.threshold_backward.default)
 def threshold_backward(out: TensorType, grad: Value, x: Value, threshold: Any) -> Any:
     dead = prims.le(spread(x, out.shape, out.dtype), spread(threshold, out.shape, out.dtype))
@@ -467,8 +479,8 @@ def sigmoid_backward(out: TensorType, grad: Value, result: Value) -> Any:
     if out.dtype in dtypes.COMPLEX:
         return NotImplemented
     value = spread(result, out.shape, dtypes.compute_dtype(out.dtype))
-    slope = prims.mul(prims.sub(constant(value, 1.0), value), value)
-    return cast(prims.mul(spread(grad, out.shape, value.dtype), slope), out.dtype)
+    rest = prims.sub(constant(value, 1.0), value)
+    return cast(prims.mul(prims.mul(spread(grad, out.shape, value.dtype), rest), value), out.dtype)
 
 
 @decomposition(aten.tanh_backward.default)

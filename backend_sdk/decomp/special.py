@@ -12,7 +12,7 @@ from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
-from backend_sdk.prims.shorthand import cast, scaled
+from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import Prim, TensorType
 from backend_sdk.torch_compat.ops import aten, prims_of_torch
 
@@ -117,7 +117,11 @@ def polygamma(out: TensorType, n: int, x: Value) -> Any:
     order = spread(float(n + 1), out.shape, wide.dtype)
     # Beyond 170! float64 is infinite, and Python's float would refuse.
     factorial = float(math.factorial(n)) if n <= 170 else math.inf
-    return cast(scaled(prims.zeta(order, wide), factorial if n % 2 else -factorial), out.dtype)
+    found = scaled(prims.zeta(order, wide), factorial if n % 2 else -factorial)
+    if n == 1:
+        # The sum's limit: eager has it for the trigamma function, and NaN for the others.
+        found = prims.select(prims.eq(wide, constant(wide, math.inf)), constant(found, 0.0), found)
+    return cast(found, out.dtype)
 
 
 @decomposition(aten.igamma.default, prims_of_torch.igamma.default)

@@ -24,13 +24,13 @@ _FLOAT = DtypeVar("T", dtypes.FLOATING)
 
 @elementwise(dtypes.REAL, tolerance=Ulp(0), body=True)
 def relu(x: Operand) -> Operand:
-    """max(x, 0); NaN stays NaN."""
+    """max(x, 0), in the dtype of x; NaN stays NaN (Nair and Hinton, ICML 2010)."""
     return maximum(x, constant(x, 0))
 
 
 @elementwise(dtypes.FLOATING, tolerance=Ulp(8), body=True)
 def sigmoid(x: Operand) -> Operand:
-    """1 / (1 + exp(-x))."""
+    """The logistic function 1 / (1 + exp(-x)): 0 at -inf, 1 at +inf. 16-bit floats compute in float32."""
     wide = cast(x, dtypes.compute_dtype(x.dtype))
     one = constant(wide, 1.0)
     return cast(div(one, add(one, exp(neg(wide)))), x.dtype)
@@ -38,7 +38,9 @@ def sigmoid(x: Operand) -> Operand:
 
 @elementwise(dtypes.FLOATING, tolerance=Ulp(8), body=True)
 def silu(x: Operand) -> Operand:
-    """x * sigmoid(x)."""
+    """x / (1 + exp(-x)), x times its `sigmoid` (Hendrycks and Gimpel, arXiv:1606.08415): NaN at -inf, as in
+    torch. 16-bit floats compute in float32.
+    """
     wide = cast(x, dtypes.compute_dtype(x.dtype))
     one = constant(wide, 1.0)
     return cast(div(wide, add(one, exp(neg(wide)))), x.dtype)
@@ -116,7 +118,9 @@ def softmax(x: Operand, *, axis: int) -> Operand:
     samples=_axis_samples,
 )
 def log_softmax(x: Operand, *, axis: int) -> Operand:
-    """x - max - log(sum(exp(x - max))) along ``axis``."""
+    """x - max - log(sum(exp(x - max))) along ``axis``: the logarithm of `softmax`, without overflow and without its
+    underflow to -inf. A row of -inf gives NaN. 16-bit floats compute in float32.
+    """
     wide = cast(x, dtypes.compute_dtype(x.dtype))
     shifted = _shifted(wide, axis)
     total = log(reduce_sum(exp(shifted), axes=(axis,)))

@@ -662,7 +662,9 @@ def bessel_j1(x: Operand) -> Operand:
 
     def odd(x: Operand) -> Operand:
         value = _regular(abs(x), 1)
-        return select(lt(x, constant(x, 0.0)), neg(value), value)
+        # -0 stays -0.
+        value = select(lt(x, constant(x, 0.0)), neg(value), value)
+        return select(eq(x, constant(x, 0.0)), x, value)
 
     return computed(odd, x)
 

@@ -49,7 +49,7 @@ def complex(real: Operand, imag: Operand) -> Operand:
     profiles=("complex",),
 )
 def real(x: Operand) -> Operand:
-    """Real part of a complex x."""
+    """Real part of a complex x, bit by bit: float64 of complex128, float32 of complex64, float16 of complex32."""
     return torch.real(x)
 
 
@@ -62,5 +62,7 @@ def real(x: Operand) -> Operand:
     profiles=("complex",),
 )
 def imag(x: Operand) -> Operand:
-    """Imaginary part of a complex x, a real number."""
+    """Imaginary part of a complex x, a real number, bit by bit: float64 of complex128, float32 of complex64, float16
+    of complex32.
+    """
     return torch.imag(x).resolve_neg()

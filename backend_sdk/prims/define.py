@@ -8,6 +8,7 @@ Does not: hold any op.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,10 @@ def elementwise(
 
     def define(reference: _Reference) -> Prim:
         variable = DtypeVar("T", domain)
+        operands = "x and the result have" if len(ranges) == 1 else "the operands and the result have"
+        # Said once for all of them; an op without a docstring stays without, and the registry refuses it.
+        if reference.__doc__:
+            reference.__doc__ = f"{inspect.getdoc(reference)}\n\nElementwise: {operands} one shape, any."
 
         def shape(*types: TensorType) -> Any:
             return same_shape(reference.__name__, *types)

@@ -188,7 +188,7 @@ def cumsum(x: Operand, *, axis: int) -> Operand:
     samples=_axis_samples,
 )
 def cumprod(x: Operand, *, axis: int) -> Operand:
-    """Inclusive running product along ``axis``."""
+    """Inclusive running product along ``axis``; 16-bit floats accumulate in float32, integers wrap."""
     return torch.cumprod(x, dim=axis, dtype=x.dtype)
 
 

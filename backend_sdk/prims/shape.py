@@ -71,7 +71,7 @@ def _iota_shape(*, length: Dim, dtype: torch.dtype) -> Shape:
     differentiable=False,
 )
 def iota(*, length: Dim, dtype: torch.dtype) -> Operand:
-    """0, 1, 2, ... ``length - 1`` in one dimension."""
+    """0, 1, 2, ... ``length - 1`` in one dimension, ``[length]``, in ``dtype``."""
     return torch.arange(length, dtype=dtype)  # type: ignore[arg-type]
 
 

@@ -117,7 +117,7 @@ def op_data(op: Prim, gradient: Any = None) -> dict[str, Any]:
         "kind": op.kind,
         "hash": "",
         "signature": signature(op),
-        "doc": op.__doc__ or "",
+        "doc": op.doc,
         "operands": [_operand(op, position) for position in range(len(op.operand_names))],
         "attributes": [_attribute(op, name) for name in op.attribute_names],
         "results": [_dtype_data(result) for result in rule.results],

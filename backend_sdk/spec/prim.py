@@ -78,7 +78,8 @@ class Prim:
 
     ``shape_rule`` gets operand types and attributes and returns the result's shape, or a list of shapes when
     the op has several results; it raises `DialectError` through `refuse` for operands that do not fit.
-    ``structural`` ops shape, convert or make constants: they carry no work of their own.
+    ``structural`` ops shape, convert or make constants: they carry no work of their own. ``doc`` is the
+    reference's docstring.
     """
 
     kind = "prim"
@@ -100,7 +101,9 @@ class Prim:
         self.reference = reference
         self.name = self.__name__ = self.__qualname__ = reference.__name__
         self.__module__ = "backend_sdk.prims"
-        self.__doc__ = inspect.getdoc(reference)
+        self.doc = inspect.getdoc(reference) or ""
+        # What `help` shows states the dtypes too, from the rule itself, so that the two cannot part.
+        self.__doc__ = f"{self.doc}\n\nDtypes: {dtype_rule}."
         self.signature = inspect.signature(reference)
         self.shape_rule = shape_rule
         self.dtype_rule = dtype_rule
@@ -147,7 +150,7 @@ class Prim:
         missing = [
             part
             for part, present in (
-                ("a docstring", self.__doc__),
+                ("a docstring", self.doc),
                 ("a shape rule", callable(self.shape_rule)),
                 ("a dtype rule", isinstance(self.dtype_rule, DtypeRule)),
                 ("a tolerance", isinstance(self.tolerance, Tolerance)),

@@ -74,6 +74,11 @@ def is_view(op: OpOverload) -> bool:
     return bool(op.is_view)
 
 
+def is_elementwise(op: OpOverload) -> bool:
+    """Whether torch tags the overload as computing each element of its result from those beside it."""
+    return torch.Tag.pointwise in op.tags
+
+
 def is_mutable(op: OpOverload) -> bool:
     """Whether the schema writes into an argument: in-place and out= overloads."""
     return bool(op._schema.is_mutable)

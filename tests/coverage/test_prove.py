@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from backend_sdk.coverage import calls
-from backend_sdk.coverage.calls import COMPOSITES, PRIMS, Call, Mismatch, Refused
+from backend_sdk.coverage.agreement import Mismatch, is_as_near
+from backend_sdk.coverage.calls import COMPOSITES, PRIMS, Call, Refused
 from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, Item, Status, prove
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -127,10 +128,28 @@ def test_a_sample_lends_its_arguments():
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_how_near_a_result_must_be(actual, eager, truth, near, dtype):
-    found = calls._is_as_near(
+    found = is_as_near(
         torch.tensor(actual).to(dtype),
         torch.tensor(eager).to(dtype),
         torch.tensor(truth, dtype=torch.float64).to(dtype.to_complex() if dtype.is_complex else torch.float64),
-        False,
     )
     assert found == near
+
+
+@pytest.mark.parametrize(
+    ("actual", "operand", "near"),
+    [
+        # What rounding the operands costs where a sum cancels.
+        (1.0000305e-3, 1e3, True),
+        (2e-2, 1e3, False),
+        (1.0000305e-3, 1e-3, False),
+    ],
+)
+def test_what_rounding_the_inputs_costs_is_allowed(actual, operand, near):
+    def cancels(x):
+        return (x[:1] - x[1:2]) + x[2:]
+
+    call = Call(cancels, (torch.tensor([operand, operand, 1e-3]),))
+    true = calls._measure(call)
+    eager = calls.run_in_eager(call)[0]
+    assert is_as_near(torch.tensor([actual]), eager, true.truth[0], true.errors[0]) == near
