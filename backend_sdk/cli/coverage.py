@@ -63,10 +63,10 @@ def command(
     covered = verdicts()
     report = judge(covered, [], whole=False)
     if prove or journal is not None:
-        from backend_sdk.coverage.prove import DTYPES
+        from backend_sdk.coverage.prove import DEFAULT, DTYPES
         from backend_sdk.coverage.report import KINDS
 
-        dtypes = _chosen(dtype, DTYPES, "dtype", ["float32"])
+        dtypes = _chosen(dtype, DTYPES, "dtype", [DEFAULT])
         kinds = _chosen(only, KINDS, "kind", list(KINDS))
         if prove:
             # Before a journal is begun, or another thrown away.
@@ -76,7 +76,7 @@ def command(
             if retry:
                 kept.forget_failures()
             _prove(kept, covered, op or [], dtypes, kinds, level, limit or None, jobs, quiet=json)
-        whole = prove and not op and not limit and kinds == list(KINDS) and "float32" in dtypes
+        whole = prove and not op and not limit and kinds == list(KINDS) and DEFAULT in dtypes
         report = judge(covered, list(kept.entries.values()), whole=whole)
     if json:
         print_json(report.to_json())

@@ -293,7 +293,8 @@ def _attention(draw: Draw) -> dict[str, Any]:
 def _multi_head_attention(draw: Draw) -> dict[str, Any]:
     given = _attention(draw)
     x = given.pop("src")
-    return {**given, "query": x, "key": x, "value": x, "num_head": 2}
+    # Without weights eager gives none, where torch's own fake kernel says that there is an empty tensor.
+    return {**given, "query": x, "key": x, "value": x, "num_head": 2, "need_weights": True}
 
 
 def _encoder_layer(draw: Draw) -> dict[str, Any]:
@@ -331,6 +332,15 @@ def _classes(draw: Draw, *dims: int) -> dict[str, Any]:
 
 def _volume(draw: Draw) -> dict[str, Any]:
     return {"input": draw.normal(1, 2, 2, 3, 2), "output_size": [3, 5, 4], "scale_factors": None}
+
+
+def _distances_back(x: Tensor, grad: Tensor) -> dict[str, Any]:
+    return {"grad": grad, "self": x, "p": 2.0, "pdist": torch.pdist(x, 2.0)}
+
+
+def _transform(draw: Draw, dtype: torch.dtype) -> dict[str, Any]:
+    """Over the last two axes, divided by their number of elements."""
+    return {"self": draw.normal(2, 3, 4, dtype=dtype), "dim": [1, 2], "normalization": 2}
 
 
 def _range(draw: Draw) -> dict[str, Any]:
@@ -522,6 +532,11 @@ ARGUMENTS: Mapping[str, Entry] = {
         "dims_self": [0, 1],
         "dims_other": [1, 0],
     },
+    "mm": lambda draw: {"self": draw.normal(3, 4), "mat2": draw.normal(4, 2)},
+    # Distances and transforms, which check nothing.
+    "_pdist_backward": lambda draw: _distances_back(draw.normal(4, 3), draw.normal(6)),
+    "_fft_c2c": lambda draw: {**_transform(draw, torch.complex64), "forward": True},
+    "_fft_r2c": lambda draw: {**_transform(draw, torch.float32), "onesided": True},
     # Linear algebra.
     "cholesky": _positive_definite,
     **dict.fromkeys(
@@ -609,6 +624,8 @@ ARGUMENTS: Mapping[str, Entry] = {
     "count_nonzero.dim_IntList_out": lambda draw: {"self": draw.integers(2, 3, 4), "dim": [0]},
     # Whose memory the result shows it does not ask.
     "_reshape_alias": lambda draw: {"self": draw.normal(3, 4), "size": [4, 3], "stride": [3, 1]},
+    # Not sorted, the order is any.
+    "topk": lambda draw: {"self": draw.normal(3, 7), "k": 3, "dim": 1, "largest": False, "sorted": True},
     "moveaxis.intlist": lambda draw: {"self": draw.normal(2, 3, 4), "source": [0, 1], "destination": [2, 0]},
     "unflatten_dense_tensors": lambda draw: {
         "flat": draw.normal(10),

@@ -68,6 +68,11 @@ class _NoValue(Exception):
     """An argument for which nothing can be made."""
 
 
+def is_tabled(name: str) -> bool:
+    """Whether the table of arguments has some for the overload."""
+    return valid_arguments((name.removeprefix("aten."), stem(name))) is not None
+
+
 def candidates(name: str, lent: Iterable[Call]) -> Iterator[Call]:
     """Calls of the overload ``name``, the likelier first. ``lent`` are sample calls whose arguments may fit."""
     schema = arguments(aten_overloads()[name])

@@ -13,7 +13,18 @@ import torch
 
 from backend_sdk.coverage.calls import runs
 from backend_sdk.coverage.generated import related, stem
-from backend_sdk.coverage.prove import BACKWARD, DTYPES, FORWARD, OVERLOAD, SPECIAL, Entry, Item, lent, op_info_items
+from backend_sdk.coverage.prove import (
+    BACKWARD,
+    DEFAULT,
+    DTYPES,
+    FORWARD,
+    OVERLOAD,
+    SPECIAL,
+    Entry,
+    Item,
+    lent,
+    op_info_items,
+)
 from backend_sdk.coverage.special import special_calls, special_names
 from backend_sdk.coverage.verdict import Covered, Verdict
 from backend_sdk.coverage.workers import Task
@@ -33,7 +44,7 @@ def overload_tasks(names: Sequence[str], covered: Sequence[Covered], entries: Se
     proven = {name for entry in entries if entry.item.kind in (FORWARD, BACKWARD) for name in entry.overloads}
     donors = _donors(entries)
     return [
-        Task(Item(OVERLOAD, one.overload, "float32"), tuple(donors.get(related(one.overload), ())[:_DONORS]))
+        Task(Item(OVERLOAD, one.overload, DEFAULT), tuple(donors.get(related(one.overload), ())[:_DONORS]))
         for one in covered
         if (one.overload in names if names else one.verdict != Verdict.OUT_OF_SCOPE and one.overload not in proven)
     ]
@@ -55,10 +66,9 @@ def special_tasks(names: Sequence[str], covered: Sequence[Covered], dtypes: Sequ
             continue
         lenders = donors.get(related(name), [])[:_DONORS]
         taken = [dtype for dtype in dtypes if _takes(name, dtype, lenders)]
-        # An overload that takes none of the dtypes asked for is proven in the first that it takes.
-        taken = (
-            taken or [next((dtype for dtype in special if _takes(name, dtype, lenders)), dtypes[0])] if dtypes else []
-        )
+        # Of an overload that does not take the default dtype the first that it takes stands for that.
+        if not taken and DEFAULT in dtypes:
+            taken = [next((dtype for dtype in special if _takes(name, dtype, lenders)), DEFAULT)]
         tasks += [Task(Item(SPECIAL, name, dtype), tuple(lenders)) for dtype in taken]
     return tasks
 

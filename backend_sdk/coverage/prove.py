@@ -17,7 +17,7 @@ import torch
 from backend_sdk.coverage import calls
 from backend_sdk.coverage.agreement import Mismatch, agree, agree_in_type
 from backend_sdk.coverage.calls import Call, Refused
-from backend_sdk.coverage.generated import UNDEFINED, candidates, variants
+from backend_sdk.coverage.generated import UNDEFINED, candidates, is_tabled, variants
 from backend_sdk.coverage.special import special_calls
 from backend_sdk.torch_compat import op_catalogue
 
@@ -36,6 +36,9 @@ DTYPES = {
 # Ops that may place equal elements in any order, with the position of ``dim`` after the tensor: what they place is
 # compared, not where it came from.
 TIES_IN_ANY_ORDER = {"argsort": 0, "sort": 0, "topk": 1, "median": 0, "nanmedian": 0, "mode": 0, "kthvalue": 1}
+
+
+DEFAULT = "float32"
 
 
 class Status(StrEnum):
@@ -98,15 +101,16 @@ class Entry:
 def op_info_items(
     names: Sequence[str], dtypes: Sequence[str], kinds: Sequence[str] = (FORWARD, BACKWARD)
 ) -> list[Item]:
-    """The items of torch's catalogue: every OpInfo, or those of ``names``, in each dtype that eager takes."""
+    """The items of torch's catalogue: every OpInfo, or those of ``names``, in each dtype asked for that eager takes."""
     found = []
     has = {FORWARD: op_catalogue.has_forward, BACKWARD: op_catalogue.has_backward}
     for name, op in op_catalogue.op_infos().items():
         if names and name not in names and op.name not in names:
             continue
         taken = [dtype for dtype in dtypes if has[FORWARD](op, DTYPES[dtype])]
-        # An op that takes none of the dtypes asked for is proven in the first that it takes.
-        taken = taken or [next((dtype for dtype in DTYPES if has[FORWARD](op, DTYPES[dtype])), dtypes[0])]
+        # Of an op that does not take the default dtype the first that it takes stands for that.
+        if not taken and DEFAULT in dtypes:
+            taken = [next((dtype for dtype in DTYPES if has[FORWARD](op, DTYPES[dtype])), DEFAULT)]
         found += [Item(FORWARD, name, dtype) for dtype in taken if FORWARD in kinds]
         found += [
             Item(BACKWARD, name, dtype) for dtype in taken if BACKWARD in kinds and has[BACKWARD](op, DTYPES[dtype])
@@ -170,8 +174,7 @@ def _add(found: Entry, entry: Entry) -> None:
 
 
 def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
-    possible = filter(calls.runs, candidates(item.name, lent(donors)))
-    for tried, call in enumerate(possible, 1):
+    for tried, call in enumerate(filter(calls.runs, candidates(item.name, lent(donors))), 1):
         found = Entry(item.key)
         _attempt(call, level, found)
         entry.__dict__.update(found.__dict__)
@@ -181,7 +184,11 @@ def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry
             break
     if not entry.samples or entry.failed:
         return
-    further = itertools.islice((other for other in possible if not other.guessed), _FURTHER_CALLS)
+    further: list[Call] = []
+    if not is_tabled(item.name):
+        # The table is for overloads whose other candidates are no valid calls, and may end the process.
+        lent_calls = (other for other in candidates(item.name, lent(donors)) if not other.guessed)
+        further = list(itertools.islice(filter(calls.runs, lent_calls), 1, 1 + _FURTHER_CALLS))
     _attempt_all([*further, *filter(calls.runs, variants(item.name, call))], level, entry)
     # A composite kernel runs as its parts below autograd: the call itself says what was called.
     if not entry.failed and item.name not in entry.overloads:

@@ -162,7 +162,8 @@ def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mappin
 
 def _fits(known: Known, entry: Entry) -> bool:
     """Whether an entry is of what a known reason is about."""
-    return entry.item.name == known.op and entry.item.kind in known.kinds
+    item = entry.item
+    return item.name == known.op and item.kind in known.kinds and (not known.dtypes or item.dtype in known.dtypes)
 
 
 def _stale(entries: Sequence[Entry], whole: bool) -> list[str]:
@@ -172,7 +173,7 @@ def _stale(entries: Sequence[Entry], whole: bool) -> list[str]:
         mine = [entry for entry in entries if _fits(known, entry)]
         if mine and all(entry.status == Status.PROVEN for entry in mine):
             found.append(f"{known.op} ({', '.join(known.kinds)}) is said to fail ({known.why}) and passes")
-        elif whole and not mine:
+        elif whole and not mine and not known.dtypes:
             found.append(
                 f"{known.op} ({', '.join(known.kinds)}) is said to fail ({known.why}) and is not in the catalogue"
             )

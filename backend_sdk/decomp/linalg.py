@@ -458,6 +458,8 @@ def linalg_pinv(
         return SYMBOLIC
     if 0 in x.shape:
         return _nothing(out)
+    # A matrix for each limit, where there are more of these.
+    x = spread(x, (*out.shape[:-2], *x.shape[-2:]), x.dtype)
     if hermitian:
         values, u = prims.eigh(x)
         vh, sizes = m.adjoint(u), prims.abs(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from backend_sdk.decomp.promotion import spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
-from backend_sdk.spec import TensorType
+from backend_sdk.spec import Prim, TensorType
 from backend_sdk.torch_compat.ops import aten
 
 # Streams of a graph are fewer than this. What a rule draws beside its first numbers it takes from streams above.
@@ -23,12 +24,24 @@ def substream(stream: int, part: int) -> int:
     return stream + part * _STREAMS
 
 
-def _uniform(key: Value, stream: int, out: TensorType) -> Value:
-    return prims.random_uniform(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
+def _drawn(draw: Prim, key: Value, stream: int, out: TensorType) -> Any:
+    """Numbers of a distribution; of a complex dtype each part is drawn by itself."""
+    if out.dtype in dtypes.FLOATING:
+        return draw(key, stream=stream, shape=out.shape, dtype=out.dtype)
+    if out.dtype not in dtypes.COMPLEX:
+        return NotImplemented
+    part = TensorType(out.shape, out.dtype.to_real())
+    return prims.complex(*(_drawn(draw, key, substream(stream, number), part) for number in range(2)))
 
 
-def _normal(key: Value, stream: int, out: TensorType) -> Value:
-    return prims.random_normal(key, stream=stream, shape=out.shape, dtype=out.dtype)  # type: ignore[no-any-return]
+def _uniform(key: Value, stream: int, out: TensorType) -> Any:
+    return _drawn(prims.random_uniform, key, stream, out)
+
+
+def _normal(key: Value, stream: int, out: TensorType) -> Any:
+    drawn = _drawn(prims.random_normal, key, stream, out)
+    # The variance is that of both parts together.
+    return scaled(drawn, math.sqrt(0.5)) if out.dtype in dtypes.COMPLEX else drawn
 
 
 def chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
@@ -42,12 +55,12 @@ def chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
 
 @decomposition(aten.rand.default, aten.rand.generator, aten.rand_like.default, aten.rand_like.generator, draws=True)
 def rand(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
-    return _uniform(key, stream, out) if out.dtype in dtypes.FLOATING else NotImplemented
+    return _uniform(key, stream, out)
 
 
 @decomposition(aten.randn.default, aten.randn.generator, aten.randn_like.default, aten.randn_like.generator, draws=True)
 def randn(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
-    return _normal(key, stream, out) if out.dtype in dtypes.FLOATING else NotImplemented
+    return _normal(key, stream, out)
 
 
 @decomposition(aten.uniform.default, draws=True)
@@ -61,9 +74,11 @@ def uniform(
     *,
     generator: Any = None,
 ) -> Any:
-    if out.dtype not in dtypes.FLOATING:
-        return NotImplemented
-    return prims.add(scaled(_uniform(key, stream, out), high - low), constant(x, low))
+    drawn = _uniform(key, stream, out)
+    if drawn is NotImplemented:
+        return drawn
+    start = complex(low, low) if out.dtype in dtypes.COMPLEX else low
+    return prims.add(scaled(drawn, high - low), constant(x, start))
 
 
 @decomposition(aten.normal_functional.default, draws=True)
@@ -77,9 +92,8 @@ def normal(
     *,
     generator: Any = None,
 ) -> Any:
-    if out.dtype not in dtypes.FLOATING:
-        return NotImplemented
-    return prims.add(scaled(_normal(key, stream, out), deviation), constant(x, center))
+    drawn = _normal(key, stream, out)
+    return drawn if drawn is NotImplemented else prims.add(scaled(drawn, deviation), constant(x, center))
 
 
 @decomposition(aten.bernoulli.p, draws=True)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from backend_sdk.torch_compat.kept_whole import resizing_kept_whole
+
 # compile(graph, example inputs, number of outputs that the user sees) -> callable on a list of inputs
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any], int], Callable[[list[Any]], Sequence[Any]]]
 
@@ -51,17 +53,18 @@ def compile_ahead_of_time(
         compile_backward._is_wrapped_bw_compiler = True  # type: ignore[attr-defined]
         return compile_backward
 
-    # Dynamo itself keeps its hands off what a backend returns, so no `disable` here: it costs 3 us a call.
-    return aot_module_simplified(
-        module,
-        inputs,
-        fw_compiler=boxed(forward, is_forward=True),
-        bw_compiler=without_dynamo(boxed(backward, is_forward=False)),
-        inference_compiler=boxed(inference, is_forward=False),
-        partition_fn=min_cut_rematerialization_partition,
-        decompositions={},
-        keep_inference_input_mutations=False,
-    )
+    with resizing_kept_whole():
+        # Dynamo itself keeps its hands off what a backend returns, so no `disable` here: it costs 3 us a call.
+        return aot_module_simplified(
+            module,
+            inputs,
+            fw_compiler=boxed(forward, is_forward=True),
+            bw_compiler=without_dynamo(boxed(backward, is_forward=False)),
+            inference_compiler=boxed(inference, is_forward=False),
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions={},
+            keep_inference_input_mutations=False,
+        )
 
 
 @contextlib.contextmanager

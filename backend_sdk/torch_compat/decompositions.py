@@ -72,14 +72,18 @@ def of_lists(op: OpOverload) -> Callable[..., Any] | None:
         return None
     stem = name.removeprefix("_foreach_")
     if "Scalar" in str(op).split(".")[2]:
-        # maximum and minimum take no numbers; these compute the same.
-        stem = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(stem, stem)
+        # maximum and minimum take no numbers, and norm no dtype by place; these compute the same.
+        stem = {"maximum": "clamp_min", "minimum": "clamp_max", "norm": "linalg_vector_norm"}.get(stem, stem)
     single = getattr(torch.ops.aten, stem, None)
     if single is None:
         return None
     names = [argument.name for argument in op._schema.arguments]
     # What NAME takes by keyword only, beside what _foreach_NAME does: addcdiv(..., *, value).
-    by_keyword = {"scalars": "value", "value": "value"} if stem in ("addcdiv", "addcmul") else {"alpha": "alpha"}
+    by_keyword = (
+        {"scalars": "value", "value": "value"}
+        if stem in ("addcdiv", "addcmul")
+        else {"alpha": "alpha", "dtype": "dtype"}
+    )
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         given = {**dict(zip(names, args, strict=False)), **kwargs}

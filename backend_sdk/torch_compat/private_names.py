@@ -170,6 +170,24 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "explain() does not list graph breaks",
     ),
     PrivateName(
+        "torch._C.DispatchKey",
+        f"{_HERE}.kept_whole",
+        "names the Python kernels by which torch takes resizing apart",
+        "resizing by a scale differs from eager where an axis keeps its size; no backend can claim it whole",
+    ),
+    PrivateName(
+        "torch._ops.OpOverload",
+        f"{_HERE}.kept_whole",
+        "holds those kernels",
+        "resizing by a scale differs from eager where an axis keeps its size; no backend can claim it whole",
+    ),
+    PrivateName(
+        "torch._ops:_dispatch_cache",
+        f"{_HERE}.kept_whole",
+        "remembers which kernel a call takes, and must forget it when one is taken out",
+        "resizing by a scale differs from eager where an axis keeps its size; no backend can claim it whole",
+    ),
+    PrivateName(
         "torch.testing._internal.common_methods_invocations.op_db",
         f"{_HERE}.op_catalogue",
         "torch's catalogue of sample calls (OpInfo); there is no public one",

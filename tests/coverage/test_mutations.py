@@ -14,7 +14,7 @@ import torch
 
 from backend_sdk import cli, prims
 from backend_sdk.coverage import workers
-from backend_sdk.coverage.prove import BACKWARD, FORWARD, Item, Status, prove
+from backend_sdk.coverage.prove import BACKWARD, FORWARD, SPECIAL, Item, Status, prove
 from backend_sdk.decomp import all_rules
 from backend_sdk.prims.shorthand import constant
 
@@ -113,6 +113,23 @@ def second_doubled(results):
 
 def without_sign_of_infinity(x):
     return prims.select(prims.is_finite(x), x, prims.abs(x)) if x.dtype.is_floating_point else x
+
+
+def finite(x):
+    largest = torch.finfo(x.dtype).max
+    return prims.maximum(prims.minimum(x, constant(x, largest)), constant(x, -largest))
+
+
+def without_nan(x):
+    return prims.select(prims.eq(x, x), x, constant(x, 0))
+
+
+def without_sign_of_zero(x):
+    return prims.add(x, constant(x, 0.0))
+
+
+def without_subnormals(x):
+    return prims.select(prims.lt(x, constant(x, torch.finfo(x.dtype).tiny)), constant(x, 0.0), x)
 
 
 def first_axis_reversed(x):
@@ -377,6 +394,44 @@ MUTATIONS = (
         keyword("upper", lambda upper: not upper),
     ),
     Mutation("not normalized", aten._fft_r2c.default, "fft.rfft", argument(2, lambda mode: (mode + 1) % 3)),
+    # ---- at infinities, NaN, signed zeros and extremes only, which no sample of the catalogue holds
+    Mutation("infinity is cut off", aten.exp.default, "aten.exp.default", result(finite), SPECIAL),
+    Mutation("infinity is cut off", aten.log.default, "aten.log.default", result(finite), SPECIAL),
+    Mutation("infinity is cut off", aten.atanh.default, "aten.atanh.default", result(finite), SPECIAL),
+    Mutation("NaN is 0", aten.maximum.default, "aten.maximum.default", result(without_nan), SPECIAL),
+    Mutation("NaN is 0", aten.sqrt.default, "aten.sqrt.default", result(without_nan), SPECIAL),
+    Mutation("-0 is 0", aten.neg.default, "aten.neg.default", result(without_sign_of_zero), SPECIAL),
+    Mutation("-0 is 0", aten.floor.default, "aten.floor.default", result(without_sign_of_zero), SPECIAL),
+    Mutation("-0 is 0", aten.asinh.default, "aten.asinh.default", result(without_sign_of_zero), SPECIAL),
+    Mutation(
+        "the squares overflow",
+        aten.hypot.default,
+        "aten.hypot.default",
+        instead(lambda out, x, y: prims.sqrt(prims.add(prims.mul(x, x), prims.mul(y, y)))),
+        SPECIAL,
+    ),
+    Mutation(
+        "the quotient overflows",
+        aten.div.Tensor_mode,
+        "aten.div.Tensor_mode",
+        instead(lambda out, x, y, rounding_mode=None: prims.floor(prims.div(x, y))),
+        SPECIAL,
+    ),
+    Mutation(
+        "a zero has the sign of the first operand",
+        aten.copysign.Tensor,
+        "aten.copysign.Tensor",
+        instead(lambda out, x, y: prims.select(prims.lt(y, constant(y, 0.0)), prims.neg(prims.abs(x)), prims.abs(x))),
+        SPECIAL,
+    ),
+    Mutation("subnormals are 0", aten.abs.default, "aten.abs.default", result(without_subnormals), SPECIAL),
+    Mutation(
+        "the most negative integer by itself",
+        aten.bitwise_right_shift.Tensor,
+        "aten.bitwise_right_shift.Tensor",
+        instead(lambda out, x, y: prims.shift_right(prims.maximum(x, constant(x, -(2**63) + 1)), y)),
+        SPECIAL,
+    ),
 )
 
 
@@ -385,6 +440,10 @@ def _alike(out, *operands):
 
     dtype = promoted(*operands)
     return [spread(operand, out.shape, dtype) for operand in operands]
+
+
+def _dtype(op):
+    return "int64" if "bitwise" in op else "float32"
 
 
 def _name(mutation):
@@ -412,7 +471,7 @@ def test_there_are_enough():
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=_name)
 def test_the_proof_fails_on_a_wrong_rule(mutation, mutate):
-    item = Item(mutation.kind, mutation.op, "float32" if mutation.op != "bitwise_xor" else "int64")
+    item = Item(mutation.kind, mutation.op, _dtype(mutation.op))
     mutate(mutation)
     entry = prove(item, "prims", 96, ())
     # Other numbers, or other types, which the pipeline refuses; a wrong rule that crashes would show nothing.
@@ -424,7 +483,7 @@ def test_the_proof_fails_on_a_wrong_rule(mutation, mutate):
 def test_the_proof_passes_on_the_right_rules(op):
     """Else the other test would pass for another reason."""
     name, kind = op
-    entry = prove(Item(kind, name, "float32" if name != "bitwise_xor" else "int64"), "prims", 96, ())
+    entry = prove(Item(kind, name, _dtype(name)), "prims", 96, ())
     assert entry.status == Status.PROVEN, entry
 
 

@@ -70,7 +70,7 @@ def test_the_document_holds_every_op_and_what_each_says_of_itself(made):
     assert list(ops) == sorted(op.name for op in CONTRACT)
     for op in CONTRACT:
         data = ops[op.name]
-        assert (data["kind"], data["doc"], data["differentiable"]) == (op.kind, op.__doc__, op.differentiable)
+        assert (data["kind"], data["doc"], data["differentiable"]) == (op.kind, op.doc, op.differentiable)
         assert [operand["name"] for operand in data["operands"]] == list(op.operand_names)
         assert [attribute["name"] for attribute in data["attributes"]] == list(op.attribute_names)
         assert len(data["results"]) == op.result_count

@@ -1,0 +1,43 @@
+"""Ops that torch takes apart before any backend is asked, kept whole while a graph is captured.
+
+Does not: decompose them (`backend_sdk.decomp` does).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+
+from torch._C import DispatchKey
+from torch._ops import OpOverload
+
+from backend_sdk.torch_compat.overloads import aten_overloads, base_name
+
+_KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+
+
+@contextlib.contextmanager
+def resizing_kept_whole() -> Iterator[None]:
+    """Within, resizing (``upsample_...``) reaches a captured graph as one op.
+
+    torch has Python kernels for it that take it apart under autograd. Symptom: an axis that keeps its size under a
+    scale (4 elements by 1.2) is resampled, where eager copies it; nearest neighbors by a contradictory scale lie beyond
+    the axis. And no backend is asked whether it has the op.
+    """
+    removed = {op: {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels} for op in _resizing()}
+    for op in removed:
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in removed.items():
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
+
+
+@functools.cache
+def _resizing() -> tuple[OpOverload, ...]:
+    return tuple(
+        op for op in aten_overloads().values() if "upsample" in base_name(op) and "backward" not in base_name(op)
+    )
