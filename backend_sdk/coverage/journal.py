@@ -17,7 +17,14 @@ from backend_sdk.errors import OptionError
 FORMAT = 1
 _MAKES_ONE = "`backend-sdk coverage --prove --journal FILE` makes one"
 # What decides how a call reaches the contract, and how it is made: files of the package.
-_RULES = ("decomp/*.py", "prims/*.py", "pipeline/decompose.py", "coverage/calls.py", "coverage/agreement.py")
+_RULES = (
+    "decomp/*.py",
+    "prims/*.py",
+    "pipeline/decompose.py",
+    "torch_compat/decompositions.py",
+    "torch_compat/kept_whole.py",
+    *(f"coverage/{name}.py" for name in ("agreement", "arguments", "calls", "generated", "prove", "special")),
+)
 
 
 class Journal:
