@@ -27,15 +27,16 @@ def _attention_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterat
     def make(*shape: int) -> torch.Tensor:
         return tensor(shape, dtype, generator, -1.0, 1.0)
 
-    for heads, key_heads, length, keys, masked, causal in (
-        (2, 2, 5, 5, False, True),
-        (4, 2, 3, 7, False, False),
-        (2, 1, 4, 6, True, False),
-        (1, 1, 1, 9, False, False),
+    for size, heads, key_heads, length, keys, masked, causal in (
+        (2, 2, 2, 5, 5, False, True),
+        (2, 4, 2, 3, 7, False, False),
+        (2, 2, 1, 4, 6, True, False),
+        (2, 1, 1, 1, 9, False, False),
+        (0, 2, 2, 5, 5, False, False),
     ):
         mask = make(1, 1, length, keys) if masked else None
         yield Sample(
-            (make(2, heads, length, 8), make(2, key_heads, keys, 8), make(2, key_heads, keys, 8), mask),
+            (make(size, heads, length, 8), make(size, key_heads, keys, 8), make(size, key_heads, keys, 8), mask),
             {"causal": causal, "scale": 0.3, "statistics_dtype": dtypes.compute_dtype(dtype)},
         )
 

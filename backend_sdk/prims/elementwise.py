@@ -429,6 +429,8 @@ def _convert_samples(source: torch.dtype, generator: torch.Generator):  # type: 
     for target in (*targets, *(dtypes.STORAGE_DTYPES if source in dtypes.ANY else ())):
         low = -4.0 if target.is_signed and source.is_signed else 0.0
         yield Sample((tensor((3, 5), source, generator, low),), {"dtype": target})
+    for shape in ((), (0, 3)):
+        yield Sample((tensor(shape, source, generator),), {"dtype": torch.float32})
 
 
 def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:

@@ -27,6 +27,7 @@ def _take_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
     yield Sample((tensor((5, 3), dtype, generator), sample_indices((2, 4), 5, generator)), {"axis": 0})
     yield Sample((tensor((2, 6), dtype, generator), sample_indices((3,), 6, generator)), {"axis": 1})
     yield Sample((tensor((4,), dtype, generator), sample_indices((), 4, generator)), {"axis": 0})
+    yield Sample((tensor((4, 2), dtype, generator), sample_indices((0,), 4, generator)), {"axis": 0})
 
 
 def _take_shape(x: TensorType, indices: TensorType, *, axis: int) -> Shape:
@@ -51,6 +52,7 @@ def take(x: Operand, indices: Operand, *, axis: int) -> Operand:
 def _along_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     yield Sample((tensor((5, 3), dtype, generator), sample_indices((2, 3), 5, generator)), {"axis": 0})
     yield Sample((tensor((2, 6), dtype, generator), sample_indices((2, 9), 6, generator)), {"axis": 1})
+    yield Sample((tensor((5, 3), dtype, generator), sample_indices((0, 3), 5, generator)), {"axis": 0})
 
 
 def _along(op: str, x: TensorType, indices: TensorType, axis: int, *others: TensorType) -> None:
@@ -91,6 +93,8 @@ def _scatter_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator
             ),
             {"axis": 0, "mode": mode},
         )
+        nothing = sample_indices((0, 3), 5, generator), tensor((0, 3), dtype, generator)
+        yield Sample((tensor((5, 3), dtype, generator), *nothing), {"axis": 0, "mode": mode})
 
 
 def _scatter_shape(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, mode: str) -> Shape:

@@ -37,6 +37,8 @@ def _dot_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sam
     yield Sample((operand(5, 3), operand(3, 5)), {"contract": ((0, 1), (1, 0)), "batch": ((), ())})
     yield Sample((operand(3, 0), operand(0, 4)), {"contract": ((1,), (0,)), "batch": ((), ())})
     yield Sample((operand(2, 65), operand(65, 2)), {"contract": ((1,), (0,)), "batch": ((), ())})
+    yield Sample((operand(), operand()), {"contract": ((), ()), "batch": ((), ())})
+    yield Sample((operand(0, 3, 5), operand(0, 5)), {"contract": ((2,), (1,)), "batch": ((0,), (0,))})
 
 
 def _free(rank: int, *taken: Axes) -> list[int]:
@@ -80,14 +82,14 @@ def dot_general(x: Operand, y: Operand, *, contract: tuple[Axes, Axes], batch: t
     depth = math.prod(x.shape[d] for d in contract[0])
     rows = math.prod(x.shape[d] for d in x_free)
     columns = math.prod(y.shape[d] for d in y_free)
-    left = x.permute(*batch[0], *x_free, *contract[0]).reshape(groups, rows, depth)
-    right = y.permute(*batch[1], *contract[1], *y_free).reshape(groups, depth, columns)
+    left = x.permute((*batch[0], *x_free, *contract[0])).reshape(groups, rows, depth)
+    right = y.permute((*batch[1], *contract[1], *y_free)).reshape(groups, depth, columns)
     product = torch.bmm(left, right) if batch[0] else torch.mm(left[0], right[0])
     return product.reshape(shape)
 
 
 def _linear_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape in ((5,), (3, 5), (2, 3, 5)):
+    for shape in ((5,), (3, 5), (2, 3, 5), (0, 5)):
         weight = tensor((4, 5), dtype, generator, -2.0, 2.0)
         for bias in (None, tensor((4,), dtype, generator)):
             yield Sample((tensor(shape, dtype, generator, -2.0, 2.0), weight, bias))
@@ -155,6 +157,8 @@ def _convolution_samples(dtype: torch.dtype, generator: torch.Generator) -> Iter
     yield call((2, 2, 4, 4), (2, 2, 3, 3), (1, 1), ((2, 1), (2, 2)), (2, 2), (1, 1), 1)
     yield call((1, 2, 3, 4, 3), (2, 2, 2, 2, 2), (1, 1, 1), ((0, 0),) * 3, (1, 1, 1), (1, 1, 1), 1)
     yield call((1, 3, 6), (3, 1, 3), (1,), ((-1, 1),), (1,), (1,), 3)
+    yield call((0, 3, 7), (4, 3, 3), (1,), ((1, 1),), (1,), (1,), 1)
+    yield call((2, 0, 7), (4, 0, 3), (1,), ((1, 1),), (1,), (1,), 1)
 
 
 def _convolution_shape(
@@ -215,6 +219,18 @@ def convolution(
     ``((S - 1) * input_dilation + 1 + low + high - (K - 1) * kernel_dilation - 1) // stride + 1`` elements.
     16-bit floats accumulate in float32.
     """
+    if weight.shape[1] == 0:
+        # A sum over no channels. torch's own result has no output channels then.
+        types = (TensorType(tuple(operand.shape), operand.dtype) for operand in (x, weight))
+        shape = _convolution_shape(
+            *types,
+            strides=strides,
+            padding=padding,
+            input_dilation=input_dilation,
+            kernel_dilation=kernel_dilation,
+            groups=groups,
+        )
+        return x.new_zeros(shape)
     symmetric = all(low == high >= 0 for low, high in padding)  # type: ignore[operator]
     amounts = [low for low, _ in padding] if symmetric else [0] * len(padding)
     if any(spread != 1 for spread in input_dilation) or not symmetric:
@@ -235,6 +251,7 @@ def _gradient_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterato
         ((2, 3, 7), (4, 3, 3), (2,), (1,), (1,), 1),
         ((2, 4, 6, 5), (6, 2, 3, 2), (2, 1), (1, 0), (1, 2), 2),
         ((1, 4, 5, 5), (4, 1, 3, 3), (1, 1), (1, 1), (1, 1), 4),
+        ((0, 3, 7), (4, 3, 3), (2,), (1,), (1,), 1),
     ):
         sizes = _convolution_shape(
             TensorType(x, dtype),

@@ -43,7 +43,7 @@ def _inverse_root(variance: Operand, epsilon: float) -> Operand:
 
 
 def _layer_norm_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape, rank in (((4, 8), 1), ((2, 3, 5), 2), ((6,), 1)):
+    for shape, rank in (((4, 8), 1), ((2, 3, 5), 2), ((6,), 1), ((0, 4), 1)):
         parameter = tensor(shape[-rank:], dtype, generator)
         for weight, bias in ((parameter, parameter), (parameter, None), (None, None)):
             yield Sample(
@@ -106,7 +106,7 @@ def layer_norm(
 
 
 def _rms_norm_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape, rank in (((4, 8), 1), ((2, 3, 5), 2)):
+    for shape, rank in (((4, 8), 1), ((2, 3, 5), 2), ((0, 4), 1)):
         for weight in (tensor(shape[-rank:], dtype, generator), None):
             yield Sample(
                 (tensor(shape, dtype, generator), weight),
@@ -147,7 +147,7 @@ def rms_norm(
 
 
 def _group_norm_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape, groups in (((2, 6, 5), 3), ((1, 4, 3, 3), 1), ((2, 4), 2)):
+    for shape, groups in (((2, 6, 5), 3), ((1, 4, 3, 3), 1), ((2, 4), 2), ((0, 4, 3), 2)):
         parameter = tensor(shape[1:2], dtype, generator)
         yield Sample(
             (tensor(shape, dtype, generator), parameter, parameter),
@@ -201,7 +201,7 @@ def group_norm(
 
 
 def _batch_norm_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape in ((4, 3), (2, 3, 5), (2, 3, 4, 4)):
+    for shape in ((4, 3), (2, 3, 5), (2, 3, 4, 4), (0, 3)):
         parameter = tensor((3,), dtype, generator)
         spread = tensor((3,), dtype, generator, 0.5, 2.0)
         yield Sample((tensor(shape, dtype, generator), parameter, parameter, parameter, spread), {"epsilon": 1e-5})
@@ -259,6 +259,9 @@ def batch_norm_inference(
 
 def _batch_norm_training_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     for sample in _batch_norm_samples(dtype, generator):
+        if 0 in sample.operands[0].shape:  # type: ignore[union-attr]
+            # Nothing has no mean.
+            continue
         yield Sample(sample.operands[:3], {"epsilon": 1e-5, "statistics_dtype": dtypes.compute_dtype(dtype)})
 
 

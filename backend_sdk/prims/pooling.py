@@ -33,6 +33,7 @@ def _pool_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
         ((2, 3, 8), (3,), (2,), ((1, 1),), (1,)),
         ((1, 2, 6, 7), (2, 3), (2, 1), ((0, 1), (1, 1)), (1, 2)),
         ((1, 1, 4, 4, 4), (2, 2, 2), (2, 2, 2), ((0, 0),) * 3, (1, 1, 1)),
+        ((0, 3, 8), (3,), (2,), ((1, 1),), (1,)),
     ):
         yield Sample(
             (tensor(shape, dtype, generator),),

@@ -67,7 +67,7 @@ def random_bits(key: Operand, *, stream: int, shape: Shape) -> Operand:
 
 def _distribution_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     if dtype in dtypes.FLOATING:
-        for shape in ((), (7,), (3, 4)):
+        for shape in ((), (7,), (3, 4), (0,)):
             yield Sample((key(99),), {"stream": 1, "shape": shape, "dtype": dtype})
 
 

@@ -23,12 +23,26 @@ _EXACT = Exact()
 
 
 def _reduction_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape, axes in (((7,), (0,)), ((3, 5), (1,)), ((2, 3, 4), (0, 2)), ((3, 5), (0, 1)), ((64, 3), (0,))):
+    for shape, axes in (
+        ((7,), (0,)),
+        ((3, 5), (1,)),
+        ((2, 3, 4), (0, 2)),
+        ((3, 5), (0, 1)),
+        ((64, 3), (0,)),
+        ((), ()),
+        ((3, 0), (0,)),
+    ):
         yield Sample((tensor(shape, dtype, generator, -2.0, 2.0),), {"axes": axes})
 
 
+def _total_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
+    """Of what has a value for no elements, too."""
+    yield from _reduction_samples(dtype, generator)
+    yield Sample((tensor((0, 3), dtype, generator),), {"axes": (0,)})
+
+
 def _axis_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    for shape, axis in (((7,), 0), ((3, 5), 1), ((3, 5), 0), ((2, 3, 4), 1)):
+    for shape, axis in (((7,), 0), ((3, 5), 1), ((3, 5), 0), ((2, 3, 4), 1), ((3, 0), 0)):
         yield Sample((tensor(shape, dtype, generator, -2.0, 2.0),), {"axis": axis})
 
 
@@ -93,7 +107,7 @@ def _terms_of_scan(call: Call) -> int:
     operands=(_NUMBER,),
     results=(_NUMBER,),
     tolerance=Accumulated(_terms_of_reduction),
-    samples=_reduction_samples,
+    samples=_total_samples,
     identity=_no_axes,
 )
 def reduce_sum(x: Operand, *, axes: tuple[int, ...]) -> Operand:
@@ -106,7 +120,7 @@ def reduce_sum(x: Operand, *, axes: tuple[int, ...]) -> Operand:
     operands=(_NUMBER,),
     results=(_NUMBER,),
     tolerance=Relative(64),
-    samples=_reduction_samples,
+    samples=_total_samples,
     identity=_no_axes,
 )
 def reduce_prod(x: Operand, *, axes: tuple[int, ...]) -> Operand:
@@ -195,7 +209,8 @@ def cumprod(x: Operand, *, axis: int) -> Operand:
 def _sort_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     for descending in (False, True):
         yield Sample((tensor((4, 9), dtype, generator),), {"axis": 1, "descending": descending})
-    yield Sample((tensor((5,), dtype, generator),), {"axis": 0, "descending": False})
+    for length in (5, 0):
+        yield Sample((tensor((length,), dtype, generator),), {"axis": 0, "descending": False})
 
 
 def _sort_shape(x: TensorType, *, axis: int, descending: bool) -> list[Shape]:

@@ -170,6 +170,8 @@ def _slice_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[S
     x = tensor((5, 6), dtype, generator)
     yield Sample((x,), {"starts": (1, 0), "limits": (4, 6), "strides": (1, 2)})
     yield Sample((x,), {"starts": (0, 3), "limits": (5, 3), "strides": (2, 1)})
+    yield Sample((tensor((), dtype, generator),), {"starts": (), "limits": (), "strides": ()})
+    yield Sample((tensor((0, 3), dtype, generator),), {"starts": (0, 1), "limits": (0, 3), "strides": (1, 1)})
 
 
 def _slice_shape(x: TensorType, *, starts: Shape, limits: Shape, strides: tuple[int, ...]) -> Shape:
@@ -206,6 +208,8 @@ def _pad_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sam
     x = tensor((3, 4), dtype, generator)
     yield Sample((x,), {"low": (1, 0), "high": (0, 2), "interior": (0, 0), "value": 1})
     yield Sample((x,), {"low": (0, -1), "high": (2, 1), "interior": (1, 2), "value": 0})
+    yield Sample((tensor((), dtype, generator),), {"low": (), "high": (), "interior": (), "value": 0})
+    yield Sample((tensor((0, 2), dtype, generator),), {"low": (2, 0), "high": (1, 0), "interior": (1, 0), "value": 1})
 
 
 def _pad_shape(x: TensorType, *, low: Shape, high: Shape, interior: tuple[int, ...], value: Scalar) -> Shape:
@@ -273,6 +277,7 @@ def concat(*parts: Operand, axis: int) -> Operand:
 def _reverse_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     yield Sample((tensor((3, 4), dtype, generator),), {"dims": (0,)})
     yield Sample((tensor((2, 0, 3), dtype, generator),), {"dims": (0, 2)})
+    yield Sample((tensor((), dtype, generator),), {"dims": ()})
 
 
 def _reverse_shape(x: TensorType, *, dims: tuple[int, ...]) -> Shape:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,7 @@ INFORMATIVE = frozenset(
         "uses",
         "prims",
         "examples",
+        "edge_cases",
         "gradient",
     }
 )
@@ -140,6 +141,7 @@ def op_data(op: Prim, gradient: Any = None) -> dict[str, Any]:
         "uses": list(reference.ops),
         "prims": sorted(body_prims(op)) if isinstance(op, Composite) else [],
         "examples": [_example(op, sample) for sample in _examples(op)],
+        "edge_cases": [_example(op, sample) for sample in _edge_cases(op)],
         "gradient": gradient,
     }
     return {**data, "hash": op_hash(data)}
@@ -289,9 +291,28 @@ def distinct(op: Prim, samples: Iterable[Sample]) -> Iterator[Sample]:
 
 
 def _examples(op: Prim) -> list[Sample]:
-    """Examples in float32 where the op has it, else in the first dtype that it has."""
-    of_float32 = [sample for sample in _all_samples(op) if torch.float32 in _dtypes_in(sample)]
-    return list(distinct(op, of_float32 or _all_samples(op)))[:_MOST_EXAMPLES]
+    return list(distinct(op, _shown_samples(op)))[:_MOST_EXAMPLES]
+
+
+def _edge_cases(op: Prim) -> list[Sample]:
+    """The samples with a 0-d or an empty tensor, one for each set of shapes."""
+    found: dict[tuple[Any, ...], Sample] = {}
+    for sample in _shown_samples(op):
+        operands = types_of(sample)
+        types = [*operands, *op.infer(operands, dict(sample.attributes))]
+        shapes = tuple(None if type is None else type.shape for type in types)
+        if any(shape is not None and (not shape or 0 in shape) for shape in shapes):
+            found.setdefault(shapes, sample)
+    return list(found.values())
+
+
+def _shown_samples(op: Prim) -> Sequence[Sample]:
+    """In float32 where the op has it, else in the first dtype that it has."""
+    samples = _all_samples(op)
+    dtypes_of_samples = [_dtypes_in(sample) for sample in samples]
+    first = next((found[0] for found in dtypes_of_samples if found), None)
+    chosen = torch.float32 if any(torch.float32 in found for found in dtypes_of_samples) else first
+    return [sample for sample, found in zip(samples, dtypes_of_samples, strict=True) if chosen in found or not found]
 
 
 def _dtypes_in(sample: Sample) -> list[torch.dtype]:

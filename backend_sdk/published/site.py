@@ -177,7 +177,8 @@ class _Page:
             ("Tolerance", self._tolerance()),
             ("Gradient", self._gradient()),
             ("Body" if op["kind"] == "composite" else "Reference", self._source()),
-            ("Examples", self._examples()),
+            ("Examples", self._calls("examples")),
+            ("Empty and 0-d tensors", self._calls("edge_cases")),
             ("Who decomposes to it", self._decomposers()),
             ("Backends", self._backends()),
         ]
@@ -288,9 +289,9 @@ class _Page:
         made = element("p", "On a backend that does not claim it, it becomes ", self._ops(op["prims"]), ".")
         return joined([made, code])
 
-    def _examples(self) -> Markup:
+    def _calls(self, field: str) -> Markup:
         rows = []
-        for example in self._op["examples"]:
+        for example in self._op[field]:
             given = [*("None" if x is None else x for x in example["operands"])]
             given += [f"{name}={_attribute(value)}" for name, value in example["attributes"].items()]
             rows.append(
