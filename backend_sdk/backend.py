@@ -68,16 +68,19 @@ def implements(
     without operands (``iota``); ``when(node)`` may refuse with a reason (`contract.no`). Several functions may
     implement one op: the first that accepts a node runs it.
 
-    Raises `RegistryError` for something that is not an op, or a function that cannot be called like the op.
+    Raises `RegistryError` for something that is not an op, a function that cannot be called like the op, and for what
+    is no dtype, or dtypes of which the op has none.
     """
     if not ops:
         raise RegistryError("implements() names no op", hint="write @implements(prims.exp)")
+    taken = frozenset(dtypes) if dtypes is not None else None
 
     def mark(function: _F) -> _F:
         for op in ops:
             _check_implementation(op, function)
+            _check_dtypes(op, taken)
             found = list(getattr(function, _MARK, ()))
-            found.append(Implementation(op, function, frozenset(dtypes) if dtypes is not None else None, when))
+            found.append(Implementation(op, function, taken, when))
             setattr(function, _MARK, tuple(found))
         return function
 
@@ -100,6 +103,20 @@ def _check_implementation(op: Op, function: Callable[..., Any]) -> None:
             f"@implements(prims.{op.name}): {function.__name__}() cannot be called like the op: {error}",
             hint=f"def {op.name}({_parameters(op)}):",
         ) from None
+
+
+def _check_dtypes(op: Op, taken: frozenset[Any] | None) -> None:
+    for dtype in taken or ():
+        if not isinstance(dtype, torch.dtype):
+            raise RegistryError(
+                f"@implements({op}, dtypes=...): {dtype!r} is no dtype", hint="name torch dtypes: {torch.float32}"
+            )
+    if taken and isinstance(op, Prim) and not taken & op.dtype_rule.operand_dtypes:
+        known = [dtype_sets.name(one) for one in dtype_sets.STORED_DTYPES if one in op.dtype_rule.operand_dtypes]
+        raise RegistryError(
+            f"@implements(prims.{op.name}, dtypes=...): {op.name} has none of these dtypes",
+            hint=f"its dtypes are {', '.join(known)}",
+        )
 
 
 def _check_overload(op: Any, function: Callable[..., Any]) -> None:

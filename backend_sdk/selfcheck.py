@@ -19,7 +19,7 @@ import torch
 from backend_sdk import dtypes as dtype_sets
 from backend_sdk.backend import Backend
 from backend_sdk.contract import Kernel, Node, Region
-from backend_sdk.errors import SdkError
+from backend_sdk.errors import RegistryError, SdkError
 from backend_sdk.graph import GraphBuilder, Value, verify
 from backend_sdk.pipeline.lower import lower
 from backend_sdk.plugins import plugin_of
@@ -79,8 +79,14 @@ def check_ops(
     ``ops`` (names or ops) and ``dtypes`` narrow the check. When ``backend`` is the one of a loaded or
     registered plugin, that plugin's own conformance cases follow. What a backend raises becomes a verdict.
 
-    Raises `RegistryError` for an unknown op, `BrokenPluginError` when the plugin's cases cannot be had.
+    Raises `RegistryError` for an unknown op, for what is no dtype and for a backend class in place of an instance,
+    `BrokenPluginError` when the plugin's cases cannot be had.
     """
+    if isinstance(backend, type):
+        raise RegistryError(f"{backend.__name__} is a class, not a backend", hint=f"pass {backend.__name__}()")
+    for dtype in dtypes or ():
+        if not isinstance(dtype, torch.dtype):
+            raise RegistryError(f"{dtype!r} is no dtype", hint="name torch dtypes: torch.float32")
     chosen = [op if isinstance(op, Prim) else CONTRACT[op] for op in ops] if ops is not None else list(CONTRACT)
     wanted = frozenset(dtypes) if dtypes is not None else dtype_sets.ANY
     results = []

@@ -14,7 +14,10 @@ from backend_sdk.cli.exit_codes import CHECK_FAILED, FINE
 from backend_sdk.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from backend_sdk.coverage.journal import Journal
+    from backend_sdk.coverage.prove import Entry
     from backend_sdk.coverage.report import Report
     from backend_sdk.coverage.verdict import Covered
     from backend_sdk.coverage.workers import Task
@@ -58,26 +61,33 @@ def command(
 
     if level not in ("prims", "composites"):
         raise OptionError(f"unknown level {level!r}: {nearest(level, ('prims', 'composites'))}")
-    if not prove and (fresh or retry):
-        raise OptionError(f"{'--fresh' if fresh else '--retry'} is for --prove: without it a journal is only read")
+    _check_options(
+        prove,
+        {"--fresh": fresh, "--retry": retry, "--op": op, "--dtype": dtype, "--only": only, "--limit": limit},
+    )
     covered = verdicts()
-    report = judge(covered, [], whole=False)
-    if prove or journal is not None:
+    if prove:
         from backend_sdk.coverage.prove import DEFAULT, DTYPES
         from backend_sdk.coverage.report import KINDS
 
         dtypes = _chosen(dtype, DTYPES, "dtype", [DEFAULT])
         kinds = _chosen(only, KINDS, "kind", list(KINDS))
-        if prove:
-            # Before a journal is begun, or another thrown away.
-            _check_names(op or [], covered)
-        kept = _journal(journal, level, limit, fresh, read_only=not prove)
-        if prove:
-            if retry:
-                kept.forget_failures()
-            _prove(kept, covered, op or [], dtypes, kinds, level, limit or None, jobs, quiet=json)
-        whole = prove and not op and not limit and kinds == list(KINDS) and DEFAULT in dtypes
-        report = judge(covered, list(kept.entries.values()), whole=whole)
+        # Before a journal is begun, or another thrown away.
+        samples, specials = _planned(op or [], covered, dtypes, kinds)
+        kept = _journal(journal, level, limit, fresh, everything=not op)
+        if retry:
+            kept.forget_failures()
+        try:
+            _prove(kept, covered, op or [], samples, specials, "overload" in kinds, level, limit or None, jobs, json)
+        finally:
+            kept.close()
+        whole = not op and not limit and kinds == list(KINDS) and DEFAULT in dtypes
+        report = judge(covered, list(kept.entries.values()), whole=whole, limited=bool(limit))
+    elif journal is not None:
+        made_by, entries = _read(journal)
+        report = judge(covered, entries, whole=False, limited=bool(made_by.get("limit")))
+    else:
+        report = judge(covered, [], whole=False)
     if json:
         print_json(report.to_json())
     else:
@@ -94,23 +104,56 @@ def _chosen(given: list[str] | None, known: Any, what: str, default: list[str]) 
     return [name for name in known if name in given] if given else default
 
 
-def _journal(path: Path | None, level: str, limit: int, fresh: bool, read_only: bool) -> Journal:
+def _check_options(prove: bool, given: Mapping[str, Any]) -> None:
+    from backend_sdk.errors import OptionError
+
+    named = [name for name, value in given.items() if value]
+    if named and not prove:
+        raise OptionError(f"{', '.join(named)}: for --prove only; without it a journal is read, and nothing is chosen")
+    if given["--fresh"] and given["--retry"]:
+        raise OptionError("--fresh and --retry: a journal that starts anew has nothing to try again")
+
+
+def _made_by() -> dict[str, Any]:
+    """What every result depends on."""
     from importlib import metadata
 
-    from backend_sdk.coverage.journal import Journal, rules_digest
+    from backend_sdk.coverage.journal import rules_digest
 
-    torch = metadata.version("torch")
-    chosen = path or Path(f"coverage-torch{torch.split('+')[0]}-{level}.jsonl")
-    if fresh:
-        chosen.unlink(missing_ok=True)
-    made_by = {
-        "sdk": metadata.version("backend-sdk"),
-        "torch": torch,
-        "level": level,
-        "limit": limit,
-        "rules": rules_digest(),
-    }
-    return Journal(chosen, made_by, read_only=read_only)
+    return {"sdk": metadata.version("backend-sdk"), "torch": metadata.version("torch"), "rules": rules_digest()}
+
+
+def _journal(path: Path | None, level: str, limit: int, fresh: bool, everything: bool) -> Journal:
+    """The journal of a proof: the file named, or for a proof of everything one in this folder, or none."""
+    from backend_sdk.coverage.journal import Journal
+
+    made_by = {**_made_by(), "level": level, "limit": limit}
+    if path is None and everything:
+        path = Path(f"coverage-torch{made_by['torch'].split('+')[0]}-{level}.jsonl")
+        typer.echo(f"results are kept in {path}", err=True)
+    try:
+        return Journal(path, made_by, fresh=fresh)
+    except OSError as error:
+        from backend_sdk.errors import OptionError
+
+        raise OptionError(
+            f"the journal {path} cannot be written: {error.strerror}", hint="name a file elsewhere with --journal"
+        ) from None
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[Entry]]:
+    """A journal of the rules as they are. Its level and limit are its own."""
+    from backend_sdk.coverage.journal import differences, read
+    from backend_sdk.errors import OptionError
+
+    made_by, entries = read(path)
+    other = differences(made_by, _made_by())
+    if other:
+        raise OptionError(
+            f"the journal {path} says nothing about what is installed: {other}",
+            hint="prove again: backend-sdk coverage --prove --fresh --journal FILE",
+        )
+    return made_by, entries
 
 
 def _check_names(names: list[str], covered: list[Covered]) -> None:
@@ -138,28 +181,43 @@ def _check_names(names: list[str], covered: list[Covered]) -> None:
         raise OptionError(f"no OpInfo or aten overload is called {'; '.join(wrong)}")
 
 
+def _planned(
+    names: list[str], covered: list[Covered], dtypes: list[str], kinds: list[str]
+) -> tuple[list[Task], list[Task]]:
+    """What to prove but for the overloads, which depend on what the samples reach. Raises `OptionError` for nothing."""
+    from backend_sdk.coverage.plan import op_info_tasks, overload_tasks, special_tasks
+    from backend_sdk.errors import OptionError
+
+    _check_names(names, covered)
+    samples = op_info_tasks(names, dtypes, kinds)
+    specials = special_tasks(names, covered, dtypes) if "special" in kinds else []
+    if names and not (samples or specials) and not ("overload" in kinds and overload_tasks(names, covered, [])):
+        raise OptionError(
+            f"{', '.join(names)}: there is nothing to prove {' or '.join(kinds)} in {', '.join(dtypes)}",
+            hint="an OpInfo (add) is proven forward and backward, an overload (aten.add.Tensor) overload and special, "
+            "in dtypes that eager takes: name another with --dtype, or leave --only out",
+        )
+    return samples, specials
+
+
 def _prove(
     journal: Journal,
     covered: list[Covered],
     names: list[str],
-    dtypes: list[str],
-    kinds: list[str],
+    samples: list[Task],
+    specials: list[Task],
+    overloads: bool,
     level: str,
     limit: int | None,
     jobs: int,
     quiet: bool,
 ) -> None:
-    from backend_sdk.coverage.plan import op_info_tasks, overload_tasks, special_tasks
-    from backend_sdk.errors import OptionError
+    from backend_sdk.coverage.plan import overload_tasks
 
-    samples = op_info_tasks(names, dtypes, kinds)
-    specials = special_tasks(names, covered, dtypes) if "special" in kinds else []
-    if names and not (samples or specials) and not ("overload" in kinds and overload_tasks(names, covered, [])):
-        raise OptionError(f"{', '.join(names)}: there is nothing to prove {' or '.join(kinds)}")
     _run("samples", samples, journal, level, limit, jobs, quiet)
-    if "overload" in kinds:
-        overloads = overload_tasks(names, covered, list(journal.entries.values()))
-        _run("overloads", overloads, journal, level, limit, jobs, quiet)
+    if overloads:
+        left = overload_tasks(names, covered, list(journal.entries.values()))
+        _run("overloads", left, journal, level, limit, jobs, quiet)
     if specials:
         _run("special values", specials, journal, level, limit, jobs, quiet)
 

@@ -5,85 +5,155 @@ Does not: judge what it holds.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from backend_sdk.coverage.prove import Entry, Status
 from backend_sdk.errors import OptionError
 
 FORMAT = 1
+_MARK = '{"journal"'
 _MAKES_ONE = "`backend-sdk coverage --prove --journal FILE` makes one"
-# What decides how a call reaches the contract, and how it is made: files of the package.
+# What decides how a call reaches the contract, and how it is made and compared: files of the package.
 _RULES = (
-    "decomp/*.py",
-    "prims/*.py",
-    "pipeline/decompose.py",
-    "torch_compat/decompositions.py",
-    "torch_compat/kept_whole.py",
+    *(f"{folder}/*.py" for folder in ("decomp", "prims", "spec", "graph", "pipeline", "runtime", "torch_compat")),
+    "backends/reference.py",
+    "tracing.py",
     *(f"coverage/{name}.py" for name in ("agreement", "arguments", "calls", "generated", "prove", "special")),
 )
 
 
 class Journal:
-    """Entries by key, the last one of a key counting.
+    """Entries by key, the last one of a key counting. Without a ``path`` they are kept in memory.
 
     ``made_by`` says what a result depends on (versions, level, samples). A journal made by something else is
-    refused with `OptionError`: its results say nothing about this run. With ``read_only`` there must be one, and
-    nothing is written.
+    refused with `OptionError`: its results say nothing about this run. With ``fresh`` it is thrown away. A file that is
+    no journal is refused in any case, and so is one that another process is writing.
     """
 
-    def __init__(self, path: Path, made_by: Mapping[str, Any], *, read_only: bool = False) -> None:
+    def __init__(self, path: Path | None, made_by: Mapping[str, Any], *, fresh: bool = False) -> None:
         self.path = path
-        self._header = {"journal": FORMAT, **made_by}
         self.entries: dict[str, Entry] = {}
-        if read_only:
-            if not path.is_file():
-                raise OptionError(f"there is no journal {path}", hint=_MAKES_ONE)
-            self._read(path.read_text())
+        self._file: TextIO | None = None
+        if path is None:
             return
-        if path.exists():
-            text = path.read_text()
-            whole, _, cut = text.rpartition("\n")
-            if cut:
-                # The run that wrote it was stopped within a line. What is appended must not continue it.
-                path.write_text(whole + "\n" if whole else "")
-            self._read(text)
-        if not path.exists() or not path.stat().st_size:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self._header) + "\n")
+        header = json.dumps({"journal": FORMAT, **made_by})
+        text = _text_of(path) if path.exists() else ""
+        # Stopped within the first line, it is still one.
+        is_begun = not text or (text.startswith(_MARK) and header.startswith(text))
+        if not is_begun and _header_of(text) is None:
+            raise OptionError(
+                f"{path} is no journal of a proof, so nothing is written there", hint="name another file with --journal"
+            )
+        if not is_begun and not fresh:
+            _check_made_by(path, text, made_by)
+            self.entries = _entries_of(path, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a")
+        _lock(self._file, path)
+        if is_begun or fresh:
+            self._file.truncate(0)
+            self._write(header)
+        elif not text.endswith("\n"):
+            # The run that wrote it was stopped within a line. What is appended must not continue it.
+            self._file.truncate(len(text.rpartition("\n")[0].encode()) + 1)
 
     def add(self, entry: Entry) -> None:
         """Append an entry."""
         self.entries[entry.key] = entry
-        with self.path.open("a") as file:
-            file.write(json.dumps(entry.to_json()) + "\n")
+        self._write(json.dumps(entry.to_json()))
 
     def forget_failures(self) -> None:
         """Drop what is not proven, to be proven again. The file keeps it until something newer is added."""
         self.entries = {key: entry for key, entry in self.entries.items() if entry.status == Status.PROVEN}
 
-    def _read(self, text: str) -> None:
-        # What follows the last end of a line is a line that was cut.
-        lines = text.rpartition("\n")[0].splitlines()
-        if not lines:
-            return
-        header = _parsed(lines[0])
-        if header != self._header:
+    def close(self) -> None:
+        """Let another process write to the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: str) -> None:
+        if self._file is not None:
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Entry]]:
+    """What a journal was made by, and its entries. Raises `OptionError` for a file that is no journal."""
+    if not path.exists():
+        raise OptionError(f"there is no journal {path}", hint=_MAKES_ONE)
+    text = _text_of(path)
+    header = _header_of(text)
+    if header is None:
+        raise OptionError(f"{path} is no journal", hint=_MAKES_ONE)
+    return header, list(_entries_of(path, text).values())
+
+
+def differences(made_by: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What of ``now`` a journal was made by otherwise: ``limit 2 (now 0)``. Empty: nothing."""
+    found = []
+    for name, value in now.items():
+        if made_by.get(name) != value:
+            plain = isinstance(value, int) or len(str(value)) < _LONG
+            found.append(f"{name} {made_by.get(name)} (now {value})" if plain else f"other {name}")
+    return ", ".join(found)
+
+
+# A digest tells a reader nothing.
+_LONG = 40
+
+
+def _check_made_by(path: Path, text: str, made_by: Mapping[str, Any]) -> None:
+    other = differences(_header_of(text) or {}, made_by)
+    if other:
+        raise OptionError(
+            f"the journal {path} was made by another run: {other}",
+            hint="name another file with --journal, or start anew with --fresh",
+        )
+
+
+def _text_of(path: Path) -> str:
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder, and a journal is a file", hint=_MAKES_ONE)
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        raise OptionError(f"{path} is no journal", hint=_MAKES_ONE) from None
+
+
+def _header_of(text: str) -> dict[str, Any] | None:
+    """The first line, without the mark of a journal; None when it is none."""
+    header = _parsed(text.partition("\n")[0])
+    return header if header is not None and header.pop("journal", None) == FORMAT else None
+
+
+def _entries_of(path: Path, text: str) -> dict[str, Entry]:
+    entries = {}
+    # What follows the last end of a line is a line that was cut.
+    for number, line in enumerate(text.rpartition("\n")[0].splitlines()[1:], 2):
+        try:
+            entry = Entry.parse(json.loads(line))
+            entries[entry.item.key] = entry
+        except (ValueError, TypeError, KeyError):
             raise OptionError(
-                f"the journal {self.path} was made by another run: {header}, not {self._header}",
-                hint="name another file with --journal, or start anew with --fresh",
-            )
-        for number, line in enumerate(lines[1:], 2):
-            data = _parsed(line)
-            if data is None:
-                raise OptionError(
-                    f"line {number} of the journal {self.path} is not an entry", hint="start anew with --fresh"
-                )
-            entry = Entry.parse(data)
-            self.entries[entry.key] = entry
+                f"line {number} of the journal {path} is not an entry", hint="prove again with --prove --fresh"
+            ) from None
+    return entries
+
+
+def _lock(file: TextIO, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise OptionError(
+            f"another process is writing to the journal {path}", hint="wait for it, or name another file with --journal"
+        ) from None
 
 
 def rules_digest(package: Path = Path(__file__).parents[1]) -> str:
@@ -94,14 +164,6 @@ def rules_digest(package: Path = Path(__file__).parents[1]) -> str:
             source = path.read_bytes()
             digest.update(f"{path.relative_to(package).as_posix()} {len(source)}\n".encode() + source)
     return digest.hexdigest()
-
-
-def read(path: Path) -> tuple[dict[str, Any], list[Entry]]:
-    """What a finished journal was made by, and its entries. Raises `OptionError` for a file that is no journal."""
-    header = _parsed(path.read_text().partition("\n")[0]) if path.is_file() else None
-    if header is None or header.pop("journal", None) != FORMAT:
-        raise OptionError(f"{path} is no journal", hint=_MAKES_ONE)
-    return header, list(Journal(path, header, read_only=True).entries.values())
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

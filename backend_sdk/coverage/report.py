@@ -130,17 +130,18 @@ def reductions(entries: Iterable[Entry]) -> Mapping[str, list[str]]:
     return {name: sorted(ops) for name, ops in found.items()}
 
 
-def judge(covered: list[Covered], entries: Sequence[Entry], *, whole: bool) -> Report:
+def judge(covered: list[Covered], entries: Sequence[Entry], *, whole: bool, limited: bool = False) -> Report:
     """The report of a journal.
 
     In a ``whole`` run each known reason must have something to explain, and nothing lack a comparison for no reason.
+    Of a run ``limited`` to some samples no reason is called stale: the sample that fails may be another.
     """
     by_op: dict[str, list[Known]] = {}
     for known in KNOWN:
         by_op.setdefault(known.op, []).append(known)
     outside = {one.overload: one for one in covered if one.verdict == Verdict.OUT_OF_SCOPE}
     judged = [Judged(entry, _explanation(entry, by_op, outside)) for entry in entries]
-    return Report(covered, judged, _stale(entries, whole), whole)
+    return Report(covered, judged, [] if limited else _stale(entries, whole), whole)
 
 
 def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mapping[str, Covered]) -> str:

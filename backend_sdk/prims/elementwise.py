@@ -90,8 +90,9 @@ def rsqrt(x: Operand) -> Operand:
 
 @elementwise(FLOATING_OR_COMPLEX, tolerance=Ulp(3))
 def exp(x: Operand) -> Operand:
-    """e to the power x: 0 at -inf, +inf at +inf and from about 88.72 (float32), 709.78 (float64), 11.09 (float16)
-    on. Complex: exp(re) (cos(im) + i sin(im)).
+    """e to the power x: 0 at -inf, +inf at +inf and from about 88.72 (float32 and bfloat16), 709.78 (float64),
+    11.09 (float16) on. Complex: exp(re) (cos(im) + i sin(im)), and real for a real x, NaN and infinities too (C99,
+    G.6.3.1).
     """
     return torch.exp(x)
 
@@ -447,8 +448,13 @@ def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:
     identity=lambda x, *, dtype: x.dtype == dtype,
 )
 def convert(x: Operand, *, dtype: torch.dtype) -> Operand:
-    """x in another dtype: floats round to nearest even, float to integer truncates toward zero, nonzero is
-    True, complex to real keeps the real part. Out-of-range float to integer is undefined.
+    """x in another dtype, element by element, in the same shape.
+
+    To a float: rounded to nearest even; beyond its range infinite, but float8_e4m3fn gives its largest number and
+    the other dtypes without infinities (float8_...fnuz) NaN. To an integer: a float is truncated toward zero, and
+    beyond the range, infinite or NaN it is undefined; an integer keeps the low bits. To bool: True but for zeros,
+    NaN is True; of complex numbers, unless both parts are zero. Complex to real keeps the real part; real to
+    complex has an imaginary part of 0.
     """
     if x.is_complex() and not dtype.is_complex and dtype != torch.bool:
         x = x.real

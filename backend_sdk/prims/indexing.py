@@ -44,7 +44,11 @@ def _take_shape(x: TensorType, indices: TensorType, *, axis: int) -> Shape:
     samples=_take_samples,
 )
 def take(x: Operand, indices: Operand, *, axis: int) -> Operand:
-    """Slices of x along ``axis``: that dimension is replaced by all dimensions of ``indices``."""
+    """Slices of x along ``axis``, 0 <= axis < rank: that dimension is replaced by all dimensions of ``indices``.
+
+    Indices are in range, 0 <= index < size: decompositions wrap negative ones. One out of range is the caller's
+    fault, and a backend need not detect it.
+    """
     flat = torch.index_select(x, axis, indices.reshape(-1))
     return torch.reshape(flat, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
@@ -74,7 +78,10 @@ def _gather_shape(x: TensorType, indices: TensorType, *, axis: int) -> Shape:
 )
 def gather(x: Operand, indices: Operand, *, axis: int) -> Operand:
     """Element ``[.., i, ..]`` of the result is ``x[.., indices[.., i, ..], ..]``, the index taken along ``axis``.
-    ``indices`` may be smaller than x in the other dimensions.
+
+    The result has the shape of ``indices``, which has the rank of x, 0 <= axis < rank: of any size along ``axis``,
+    and no larger than x in the other dimensions. Indices are in range, 0 <= index < size: decompositions wrap
+    negative ones. One out of range is the caller's fault, and a backend need not detect it.
     """
     return torch.gather(x, axis, indices)
 
@@ -118,10 +125,14 @@ def _terms_of_scatter(call: Call) -> int:
     samples=_scatter_samples,
 )
 def scatter(x: Operand, indices: Operand, updates: Operand, *, axis: int, mode: str) -> Operand:
-    """x with ``updates[.., i, ..]`` combined into ``x[.., indices[.., i, ..], ..]`` along ``axis``.
+    """x with ``updates[.., i, ..]`` combined into ``x[.., indices[.., i, ..], ..]`` along ``axis``, 0 <= axis <
+    rank.
 
-    ``mode`` is ``set``, ``add``, ``multiply``, ``maximum`` or ``minimum``. The order of several updates of
-    one element is unspecified; with ``set`` one of them wins.
+    The result has the shape of x. ``indices`` and ``updates`` have one shape, of the rank of x: of any size along
+    ``axis``, and no larger than x in the other dimensions. ``mode`` is ``set``, ``add``, ``multiply``, ``maximum``
+    or ``minimum``. The order of several updates of one element is unspecified; with ``set`` one of them wins.
+    Indices are in range, 0 <= index < size: decompositions wrap negative ones. One out of range is the caller's
+    fault, and a backend need not detect it.
     """
     if mode == "set":
         return torch.scatter(x, axis, indices, updates)

@@ -113,11 +113,12 @@ def op_data(op: Prim, gradient: Any = None) -> dict[str, Any]:
     """One op as plain data. Raises `RegistryError` for an attribute of a type that the document has no word for."""
     rule = op.dtype_rule
     reference = _meaning(op, "reference")
+    given, made = _ordered(rule.operand_dtypes), _ordered(rule.result_dtypes)
     data: dict[str, Any] = {
         "name": op.name,
         "kind": op.kind,
         "hash": "",
-        "signature": signature(op),
+        "signature": op.signature_text,
         "doc": op.doc,
         "operands": [_operand(op, position) for position in range(len(op.operand_names))],
         "attributes": [_attribute(op, name) for name in op.attribute_names],
@@ -128,10 +129,8 @@ def op_data(op: Prim, gradient: Any = None) -> dict[str, Any]:
         "differentiable": op.differentiable,
         "structural": op.structural,
         "elementwise": is_elementwise(op),
-        "tolerance": {dtypes.name(dtype): op.tolerance.bound_of(dtype) for dtype in _ordered(result_dtypes(op))},
-        "special_values": {
-            dtypes.name(dtype): [encoded(value) for value in op.specials(dtype)] for dtype in _ordered(_domain(op))
-        },
+        "tolerance": {dtypes.name(dtype): op.tolerance.bound_of(dtype) for dtype in made},
+        "special_values": {dtypes.name(dtype): [encoded(value) for value in op.specials(dtype)] for dtype in given},
         "definition": {
             "reference": reference.digest,
             "shape_rule": _meaning(op, "shape_rule").digest,
@@ -178,19 +177,6 @@ def _ordered(domain: Iterable[torch.dtype]) -> list[torch.dtype]:
 
 
 # ---- signature
-
-
-def signature(op: Prim) -> str:
-    """The signature with the operands as tensors: ``(x: Tensor, weight: Tensor | None, *, rank: int)``."""
-    parts = []
-    for parameter in op.signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts and not op.is_variadic:
-            parts.append("*")
-        annotation = str(parameter.annotation).replace("Operand", "Tensor").replace("torch.", "")
-        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        parts.append(f"{star}{parameter.name}: {annotation}")
-    results = ", ".join(["Tensor"] * op.result_count)
-    return f"({', '.join(parts)}) -> {results if op.result_count == 1 else f'({results})'}"
 
 
 def _operand(op: Prim, position: int) -> dict[str, Any]:
@@ -242,27 +228,6 @@ def _variables(op: Prim) -> dict[str, list[str]]:
         if isinstance(slot, DtypeVar) and variables.setdefault(slot.name, slot.domain) != slot.domain:
             raise RegistryError(f"{op.kind} {op.name!r}: its dtype variable {slot.name} has two domains")
     return {name: _names(domain) for name, domain in sorted(variables.items())}
-
-
-def result_dtypes(op: Prim) -> frozenset[torch.dtype]:
-    """Every dtype that a result of the op can have."""
-    found: set[torch.dtype] = set()
-    for result in op.dtype_rule.results:
-        if isinstance(result, (DtypeVar, FromAttribute)):
-            found |= result.domain
-        elif isinstance(result, RealOf):
-            found |= {dtype.to_real() for dtype in result.variable.domain}
-        elif isinstance(result, ComplexOf):
-            found |= {dtype.to_complex() for dtype in result.variable.domain} & dtypes.COMPLEX
-        else:
-            found.add(result)
-    return frozenset(found)
-
-
-def _domain(op: Prim) -> frozenset[torch.dtype]:
-    """Every dtype that an operand can have; of an op without operands, its result."""
-    domains = [op.dtype_rule.domain(position) for position in range(len(op.dtype_rule.operands))]
-    return frozenset[torch.dtype]().union(*domains) or result_dtypes(op)
 
 
 # ---- samples

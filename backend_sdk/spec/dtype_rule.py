@@ -114,6 +114,27 @@ class DtypeRule:
             hint="convert the operands first: the dialect promotes nothing",
         )
 
+    @property
+    def operand_dtypes(self) -> frozenset[torch.dtype]:
+        """Every dtype that an operand can have; of an op without operands, its result."""
+        domains = [self.domain(position) for position in range(len(self.operands))]
+        return frozenset[torch.dtype]().union(*domains) or self.result_dtypes
+
+    @property
+    def result_dtypes(self) -> frozenset[torch.dtype]:
+        """Every dtype that a result can have."""
+        found: set[torch.dtype] = set()
+        for result in self.results:
+            if isinstance(result, (DtypeVar, FromAttribute)):
+                found |= result.domain
+            elif isinstance(result, RealOf):
+                found |= {dtype.to_real() for dtype in result.variable.domain}
+            elif isinstance(result, ComplexOf):
+                found |= {dtype.to_complex() for dtype in result.variable.domain} & dtypes.COMPLEX
+            else:
+                found.add(result)
+        return frozenset(found)
+
     def __str__(self) -> str:
         def show(slot: Slot | Result) -> str:
             return dtypes.name(slot) if isinstance(slot, torch.dtype) else str(slot)

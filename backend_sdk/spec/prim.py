@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 import torch
 
+from backend_sdk import dtypes
 from backend_sdk.errors import DialectError, RegistryError, nearest
-from backend_sdk.spec.dtype_rule import DtypeRule
+from backend_sdk.spec.dtype_rule import DtypeRule, DtypeVar, FromAttribute
 from backend_sdk.spec.symbolic import Shape, differ
 from backend_sdk.spec.tolerance import Tolerance
 from backend_sdk.spec.types import TensorType
@@ -102,8 +103,6 @@ class Prim:
         self.name = self.__name__ = self.__qualname__ = reference.__name__
         self.__module__ = "backend_sdk.prims"
         self.doc = inspect.getdoc(reference) or ""
-        # What `help` shows states the dtypes too, from the rule itself, so that the two cannot part.
-        self.__doc__ = f"{self.doc}\n\nDtypes: {dtype_rule}."
         self.signature = inspect.signature(reference)
         self.shape_rule = shape_rule
         self.dtype_rule = dtype_rule
@@ -119,6 +118,35 @@ class Prim:
         self.attribute_names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         self.is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         self._check_definition()
+        # What `help` shows has the signature and the dtypes too, from where they are defined, so that none can part.
+        self.__doc__ = f"{self.name}{self.signature_text}\n\n{self.doc}\n\nDtypes: {self._dtypes_in_words()}"
+
+    @property
+    def signature_text(self) -> str:
+        """The signature with the operands as tensors: ``(x: Tensor, y: Tensor | None, *, rank: int) -> Tensor``."""
+        parts = []
+        for parameter in self.signature.parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts and not self.is_variadic:
+                parts.append("*")
+            annotation = str(parameter.annotation).replace("Operand", "Tensor").replace("torch.", "")
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+            parts.append(f"{star}{parameter.name}: {annotation}")
+        results = ", ".join(["Tensor"] * self.result_count)
+        return f"({', '.join(parts)}) -> {results if self.result_count == 1 else f'({results})'}"
+
+    def _dtypes_in_words(self) -> str:
+        """The dtype rule, then what each variable may be."""
+        variables: dict[str, frozenset[torch.dtype]] = {}
+        for slot in (*self.dtype_rule.operands, *self.dtype_rule.results):
+            if isinstance(slot, DtypeVar):
+                variables[slot.name] = slot.domain
+            elif isinstance(slot, FromAttribute):
+                variables[slot.attribute] = slot.domain
+        shown = (
+            f"{name}: {', '.join(dtypes.name(dtype) for dtype in dtypes.STORED_DTYPES if dtype in domain)}."
+            for name, domain in variables.items()
+        )
+        return " ".join((f"{self.dtype_rule}.", *shown))
 
     @property
     def result_count(self) -> int:

@@ -91,18 +91,55 @@ def test_without_a_proof_a_journal_is_only_read(run, tmp_path):
     assert run(*proof)[0] == 0
     text = path.read_text()
     path.write_text(text + '{"key": "forw')
-    code, out, _ = run("--journal", str(path), "--limit", "1", "--json")
+    code, out, _ = run("--journal", str(path), "--json")
     assert code == 0 and [item["status"] for item in json.loads(out)["items"]] == ["proven"]
     assert path.read_text() == text + '{"key": "forw'
-    for option in ("--fresh", "--retry"):
-        code, _, err = run("--journal", str(path), option)
-        assert code == 2 and option in err and path.exists()
+    for option in (
+        ("--fresh",),
+        ("--retry",),
+        ("--op", "exp"),
+        ("--dtype", "bool"),
+        ("--only", "forward"),
+        ("--limit", "1"),
+    ):
+        code, _, err = run("--journal", str(path), *option)
+        assert code == 2 and option[0] in err and path.exists()
+        code, _, err = run(*option)
+        assert code == 2 and option[0] in err
+    code, _, err = run(*proof, "--fresh", "--retry")
+    assert code == 2 and "nothing to try again" in err
     path.write_text(text)
     header, _, rest = text.partition("\n")
     path.write_text(json.dumps({**json.loads(header), "rules": "0" * 64}) + "\n" + rest)
-    for arguments in (proof, ("--journal", str(path), "--limit", "1")):
+    for arguments, what in ((proof, "made by another run"), (("--journal", str(path)), "what is installed")):
         code, _, err = run(*arguments)
-        assert code == 2 and "made by another run" in err
+        assert code == 2 and what in err.replace("\n", " ") and "other rules" in err
+
+
+def test_a_file_is_not_thrown_away_for_nothing(run, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    assert run("--prove", "--op", "exp", "--only", "forward", "--limit", "1", "--journal", str(path))[0] == 0
+    text = path.read_text()
+    # There is nothing to prove, which is known before the journal starts anew.
+    code, _, err = run("--prove", "--op", "exp", "--only", "special", "--fresh", "--journal", str(path))
+    assert code == 2 and "aten.add.Tensor" in err and path.read_text() == text
+    other = tmp_path / "notes.md"
+    other.write_text("# Notes")
+    code, _, err = run("--prove", "--op", "exp", "--only", "forward", "--fresh", "--journal", str(other))
+    assert code == 2 and "no journal" in err and other.read_text() == "# Notes"
+
+
+def test_what_is_chosen_is_not_kept_unless_asked(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("exp", "sin"):
+        code, out, _ = run("--prove", "--op", name, "--only", "forward", "--limit", "1", "--json")
+        assert code == 0 and [item["name"] for item in json.loads(out)["items"]] == [name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reason_is_not_stale_because_the_failing_sample_is_left_out(run, tmp_path):
+    code, out, _ = run("--prove", "--op", "tensor_split", "--only", "forward", "--limit", "1")
+    assert code == 0 and "stale" not in out
 
 
 def test_what_had_nothing_to_compare_is_named(run, tmp_path):

@@ -170,3 +170,32 @@ def test_the_plugins_own_cases_are_checked_for_its_own_backend_only(registered):
 def test_an_unknown_op_is_an_error():
     with pytest.raises(RegistryError, match="no op 'exq'"):
         check_ops(ReferenceBackend(), ops=["exq"])
+
+
+@pytest.mark.parametrize("dtypes", [{"float32"}, {torch.float32, None}])
+def test_what_is_no_dtype_is_refused_where_it_is_written(dtypes):
+    with pytest.raises(RegistryError, match="is no dtype"):
+        implements(prims.exp, dtypes=dtypes)(lambda x: torch.exp(x))
+    with pytest.raises(RegistryError, match="is no dtype"):
+        implements(torch.ops.aten.exp.default, dtypes=dtypes)(lambda self: torch.exp(self))
+    with pytest.raises(RegistryError, match="is no dtype"):
+        check_ops(NullBackend(), ["exp"], dtypes)
+
+
+def test_dtypes_that_the_op_never_has_are_refused():
+    with pytest.raises(RegistryError, match="exp has none of these dtypes") as raised:
+        implements(prims.exp, dtypes={torch.int64})(lambda x: torch.exp(x))
+    assert "float32" in str(raised.value.hint)
+
+
+def test_a_class_is_no_backend():
+    with pytest.raises(RegistryError, match="is a class, not a backend"):
+        check_ops(NullBackend, ["exp"])
+
+
+def test_help_shows_how_an_op_is_called():
+    for op in CONTRACT:
+        first, *rest = op.__doc__.splitlines()
+        assert first.startswith(f"{op.name}(") and ") -> " in first
+        assert op.doc.splitlines()[0] in rest and any(line.startswith("Dtypes: ") for line in rest)
+    assert prims.gather.__doc__.startswith("gather(x: Tensor, indices: Tensor, *, axis: int) -> Tensor\n")

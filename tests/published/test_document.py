@@ -74,7 +74,7 @@ def test_the_document_holds_every_op_and_what_each_says_of_itself(made):
         assert [operand["name"] for operand in data["operands"]] == list(op.operand_names)
         assert [attribute["name"] for attribute in data["attributes"]] == list(op.attribute_names)
         assert len(data["results"]) == op.result_count
-        assert set(data["tolerance"]) == {dtypes.name(dtype) for dtype in export.result_dtypes(op)}
+        assert set(data["tolerance"]) == {dtypes.name(dtype) for dtype in op.dtype_rule.result_dtypes}
         for dtype, values in data["special_values"].items():
             expected = op.specials(dtypes.by_name(dtype))
             assert [repr(decoded(value)) for value in values] == [repr(value) for value in expected]
