@@ -165,8 +165,9 @@ def chosen(name: str | None) -> Baseline:
                 if installed in files
                 else f"no release before the installed torch {installed} has a baseline: name one with --from"
             )
-            others = [version for version in files if version != installed]
-            raise OptionError(f"{what}; there are {', '.join(others) or 'none'}", hint="--from VERSION, or --from FILE")
+            newer = [version for version in files if release(version) > release(installed)]
+            known = f"; newer ones are {', '.join(newer)}" if newer else ""
+            raise OptionError(f"{what}{known}", hint="--from VERSION, or --from FILE")
         name = older[-1]
     path = files.get(name, Path(name))
     if name not in files and _VERSION.fullmatch(name) and not path.exists():
