@@ -10,7 +10,7 @@ import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, scaled, stretch
 from backend_sdk.spec import SymExpr, TensorType
@@ -23,10 +23,27 @@ def _mask_4d(mask: Value | None) -> Value | None:
     return prims.reshape(mask, shape=(*(1,) * (4 - mask.ndim), *mask.shape))  # type: ignore[no-any-return]
 
 
+_SYMBOLIC_WIDTH = Declined(
+    "its heads have a symbolic width, by whose root the scores are divided: give a scale, compile with dynamic=False, "
+    "or mark other dims only as dynamic"
+)
+
+
 def _scale(scale: Any, width: Any) -> Any:
     if scale is not None:
         return scale
     return None if isinstance(width, SymExpr) else 1.0 / math.sqrt(width)
+
+
+def _divided_by_root(query: Value, scale: float | None) -> tuple[Value, float, Value | None]:
+    """The query and the number that scales its scores. Where the width of the heads, by whose root they are divided, is
+    symbolic, it is the query that is divided: then 1, and what it was multiplied by.
+    """
+    factor = _scale(scale, query.shape[3])
+    if factor is not None:
+        return query, factor, None
+    root = prims.rsqrt(constant(query, query.shape[3]))
+    return prims.mul(query, root), 1.0, root
 
 
 @decomposition(aten._scaled_dot_product_flash_attention_for_cpu.default)
@@ -41,9 +58,9 @@ def flash_attention(
     attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> Any:
-    factor = _scale(scale, query.shape[3])
-    if dropout_p != 0.0 or factor is None:
+    if dropout_p != 0.0:
         return NotImplemented
+    query, factor, _ = _divided_by_root(query, scale)
     result, logsumexp = prims.attention(
         query,
         key,
@@ -71,11 +88,11 @@ def flash_attention_backward(
     attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> Any:
-    factor = _scale(scale, query.shape[3])
-    if dropout_p != 0.0 or factor is None:
+    if dropout_p != 0.0:
         return NotImplemented
+    query, factor, root = _divided_by_root(query, scale)
     rows = prims.reshape(logsumexp, shape=result.shape[:3])
-    return prims.attention_grad(
+    of_query, of_key, of_value = prims.attention_grad(
         grad,
         query,
         key,
@@ -86,6 +103,7 @@ def flash_attention_backward(
         causal=is_causal,
         scale=factor,
     )
+    return (of_query if root is None else prims.mul(of_query, root)), of_key, of_value
 
 
 # ---- kernels of other devices, in graphs that are captured for them
@@ -117,7 +135,9 @@ def efficient_attention(
 ) -> Any:
     """The log-sum-exp of a row that there is not, up to a multiple of 32 rows, is infinity."""
     factor = _scale(scale, query.shape[3])
-    if dropout_p != 0.0 or factor is None:
+    if factor is None:
+        return _SYMBOLIC_WIDTH
+    if dropout_p != 0.0:
         return NotImplemented
     result, rows = _attended(query, key, value, attn_bias, is_causal, factor)
     if compute_log_sumexp:
@@ -203,7 +223,9 @@ def efficient_attention_backward(
     scale: float | None = None,
 ) -> Any:
     factor = _scale(scale, query.shape[3])
-    if dropout_p != 0.0 or factor is None or key.shape[1] != query.shape[1]:
+    if factor is None:
+        return _SYMBOLIC_WIDTH
+    if dropout_p != 0.0 or key.shape[1] != query.shape[1]:
         return NotImplemented
     return _attended_back(grad, query, key, value, attn_bias, result, logsumexp, grad_input_mask, is_causal, factor)
 
@@ -222,7 +244,9 @@ def fused_attention(
     scale: float | None = None,
 ) -> Any:
     factor = _scale(scale, query.shape[-1])
-    if dropout_p != 0.0 or factor is None or query.ndim != 4:
+    if factor is None:
+        return _SYMBOLIC_WIDTH
+    if dropout_p != 0.0 or query.ndim != 4:
         return NotImplemented
     result, rows = _attended(query, key, value, attn_bias, is_causal, factor)
     return tuple(
@@ -254,6 +278,8 @@ def fused_attention_backward(
     scale: float | None = None,
 ) -> Any:
     factor = _scale(scale, query.shape[-1])
-    if dropout_p != 0.0 or factor is None or query.ndim != 4 or key.shape[1] != query.shape[1]:
+    if factor is None:
+        return _SYMBOLIC_WIDTH
+    if dropout_p != 0.0 or query.ndim != 4 or key.shape[1] != query.shape[1]:
         return NotImplemented
     return _attended_back(grad, query, key, value, attn_bias, result, logsumexp, (True,) * 4, is_causal, factor)

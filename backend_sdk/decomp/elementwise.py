@@ -409,10 +409,11 @@ def addcdiv(out: TensorType, x: Value, first: Value, second: Value, *, value: An
 
 
 def _added_scaled(combine: Prim, out: TensorType, x: Value, first: Value, second: Value, factor: Any) -> Any:
-    """x + factor * combine(first, second), with 16-bit floats rounded once."""
+    """x + combine(factor * first, second), eager's order, with 16-bit floats rounded once."""
     wide = dtypes.compute_dtype(out.dtype)
-    part = combine(spread(first, out.shape, wide), spread(second, out.shape, wide))
-    return cast(prims.add(spread(x, out.shape, wide), scaled(part, factor) if factor != 1 else part), out.dtype)
+    start = spread(first, out.shape, wide)
+    part = combine(scaled(start, factor) if factor != 1 else start, spread(second, out.shape, wide))
+    return cast(prims.add(spread(x, out.shape, wide), part), out.dtype)
 
 
 @decomposition(aten.lerp.Scalar, aten.lerp.Tensor)

@@ -20,7 +20,7 @@ from backend_sdk.spec import Shape, TensorType
 from backend_sdk.torch_compat.ops import aten
 
 # torch's numbers for a reduction: 0 is none.
-_MEAN = 1
+_NONE, _MEAN = 0, 1
 
 
 # ---- shrinkage
@@ -104,6 +104,30 @@ def _slacks(rows: Value, target: Value, is_target: Value) -> tuple[Value, Value]
     wrong = along(prims.eq(is_target, constant(is_target, 0)), (0, 2), cube)
     counts = prims.bitwise_and(wrong, along(_listed(target), (0, 1), cube))
     return slack, prims.bitwise_and(counts, prims.gt(slack, constant(slack, 0.0)))
+
+
+@decomposition(aten.multilabel_margin_loss_forward.default)
+def multilabel_margin_loss_forward(out: tuple[TensorType, TensorType], x: Value, target: Value, reduction: int) -> Any:
+    """See `multilabel_margin_loss_backward`; beside the loss which classes are targets, as numbers."""
+    if 0 in x.shape:
+        return tuple(prims.full(shape=type.shape, value=0, dtype=type.dtype) for type in out)
+    rows = _rows(cast(x, dtypes.compute_dtype(x.dtype)))
+    number, classes = rows.shape
+    target = prims.reshape(target, shape=(number, classes))
+    named = cast(_listed(target), rows.dtype)
+    index = prims.maximum(target, constant(target, 0))
+    is_target = prims.scatter(constant(rows, 0.0), index, named, axis=1, mode="maximum")
+    slack, counts = _slacks(rows, target, is_target)
+    loss = prims.reduce_sum(prims.select(counts, slack, constant(slack, 0.0)), axes=(1, 2))
+    loss = prims.div(loss, constant(loss, classes))
+    if reduction != _NONE:
+        loss = prims.reduce_sum(loss, axes=(0,))
+        if reduction == _MEAN:
+            loss = prims.div(loss, constant(loss, number))
+    return (
+        cast(prims.reshape(loss, shape=out[0].shape), out[0].dtype),
+        cast(prims.reshape(is_target, shape=out[1].shape), out[1].dtype),
+    )
 
 
 @decomposition(aten.multilabel_margin_loss_backward.default)

@@ -93,7 +93,11 @@ def normal(
     generator: Any = None,
 ) -> Any:
     drawn = _normal(key, stream, out)
-    return drawn if drawn is NotImplemented else prims.add(scaled(drawn, deviation), constant(x, center))
+    if drawn is NotImplemented:
+        return drawn
+    # Eager fills both parts around the center.
+    middle = complex(center, center) if out.dtype in dtypes.COMPLEX else center
+    return prims.add(scaled(drawn, deviation), constant(x, middle))
 
 
 @decomposition(aten.bernoulli.p, draws=True)

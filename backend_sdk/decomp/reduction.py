@@ -36,8 +36,8 @@ def prims_sum(out: TensorType, x: Value, dims: Any, *, output_dtype: Any = None)
 
 @decomposition(aten.mean.default, aten.mean.dim)
 def mean(out: TensorType, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    # 16-bit floats divide before they round.
-    wide = cast(cast(x, out.dtype), dtypes.compute_dtype(out.dtype))
+    # 16-bit floats divide before they round, and a wider operand is not rounded before it is added up.
+    wide = cast(x, dtypes.compute_dtype(out.dtype))
     return prims.reshape(cast(mean_over(wide, axes_of(dim, x.ndim)), out.dtype), shape=out.shape)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,7 @@ class GraphBuilder:
         self._first_call: fx.Node | None = None
         self.symbols: set[str] = set()
         self.added: list[fx.Node] = []
+        self._most_nodes: int | None = None
 
     def input(self, name: str, type: TensorType) -> Value:
         """A new graph input, after those that exist."""
@@ -151,10 +153,21 @@ class GraphBuilder:
         self._known[key] = value
         return value
 
+    @contextmanager
+    def at_most(self, count: int) -> Iterator[None]:
+        """Within, only so many nodes may be added. Raises `DialectError` at the one after."""
+        before, self._most_nodes = self._most_nodes, len(self._made) + count
+        try:
+            yield
+        finally:
+            self._most_nodes = before
+
     def call(
         self, target: Any, operands: Sequence[Any], attributes: dict[str, Any], results: tuple[TensorType, ...]
     ) -> Any:
         """Add a node with the given result types; return its value, or a tuple of values for several results."""
+        if self._most_nodes is not None and len(self._made) >= self._most_nodes:
+            raise DialectError("it adds ops without end", hint="bound its loops by the sizes of its operands")
         arguments = _nodes_of(tuple(operands))
         node = self.graph.call_function(target, arguments, _nodes_of(attributes))
         return self.typed(node, results)

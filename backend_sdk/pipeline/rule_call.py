@@ -25,6 +25,10 @@ _NO_TENSOR = (
 )
 
 
+# A recurrent layer of ten thousand steps has a few hundred thousand; a loop that never ends has more.
+_MOST_OPS = 500_000
+
+
 def call_rule(
     rule: Rule,
     leading: tuple[Any, ...],
@@ -49,7 +53,7 @@ def call_rule(
         ) from cause
 
     try:
-        with building(builder):
+        with building(builder), builder.at_most(_MOST_OPS):
             result = rule(*leading, *passed[0], **passed[1])
     except SdkError as error:
         stored = next((dtype for dtype in map(_dtype_of, leaves((args, kwargs, leading[0]))) if dtype), None)

@@ -164,7 +164,7 @@ def _group_norm_shape(
     epsilon: float,
     statistics_dtype: torch.dtype,
 ) -> list[Shape]:
-    if x.rank < 2 or x.shape[1] % groups != 0:
+    if x.rank < 2 or (isinstance(x.shape[1], int) and x.shape[1] % groups != 0):
         raise refuse("group_norm", f"channels do not divide into {groups} groups", x, weight, bias)
     _per_channel("group_norm", x, weight, bias)
     return [x.shape, (x.shape[0], groups), (x.shape[0], groups)]

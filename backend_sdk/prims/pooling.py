@@ -72,17 +72,22 @@ def _max_pool_shape(x: TensorType, *, window: Axes, strides: Axes, padding: Padd
 def max_pool(x: Operand, *, window: Axes, strides: Axes, padding: Padding, dilation: Axes) -> Operand:
     """Largest element of each window, and its index in the row-major plane of x's spatial dims.
 
-    Padding never wins; the first of equal elements does; NaN is largest.
+    Padding never wins, not even over -inf; the first of equal elements does; NaN is largest.
     """
     edges = [amount for pair in reversed(padding) for amount in pair]
     padded = torch.nn.functional.pad(x, edges, value=-math.inf)  # type: ignore[arg-type]
     values, flat = _TORCH_MAX_POOL[len(window)](padded, window, strides, dilation=dilation, return_indices=True)
-    index = torch.zeros_like(flat)
+    index, first, is_padding = torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros_like(flat, dtype=torch.bool)
     for position, size in enumerate(x.shape[2:]):
         below = math.prod(padded.shape[3 + position :])
         coordinate = flat // below % padded.shape[2 + position] - padding[position][0]  # type: ignore[operator]
-        index = index * size + coordinate
-    return values, index
+        # Of a window of -inf torch names the padding: the first element of x in it is meant.
+        start = torch.arange(flat.shape[2 + position]) * strides[position] - padding[position][0]  # type: ignore[operator]
+        inside = start + (-start).clamp(min=0).add(dilation[position] - 1) // dilation[position] * dilation[position]
+        inside = inside.reshape(-1, *(1,) * (len(window) - position - 1))
+        index, first = index * size + coordinate, first * size + inside
+        is_padding |= (coordinate < 0) | (coordinate >= size)
+    return values, torch.where(is_padding, first, index)
 
 
 def _sum_pool_shape(x: TensorType, *, window: Axes, strides: Axes, padding: Padding, dilation: Axes) -> Shape:

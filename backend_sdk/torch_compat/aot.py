@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from backend_sdk.torch_compat.kept_whole import resizing_kept_whole
+from backend_sdk.torch_compat.kept_whole import kept_whole
 
 # compile(graph, example inputs, number of outputs that the user sees) -> callable on a list of inputs
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any], int], Callable[[list[Any]], Sequence[Any]]]
@@ -53,7 +53,7 @@ def compile_ahead_of_time(
         compile_backward._is_wrapped_bw_compiler = True  # type: ignore[attr-defined]
         return compile_backward
 
-    with resizing_kept_whole():
+    with kept_whole():
         # Dynamo itself keeps its hands off what a backend returns, so no `disable` here: it costs 3 us a call.
         return aot_module_simplified(
             module,

@@ -18,14 +18,15 @@ _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 
 
 @contextlib.contextmanager
-def resizing_kept_whole() -> Iterator[None]:
-    """Within, resizing (``upsample_...``) reaches a captured graph as one op.
+def kept_whole() -> Iterator[None]:
+    """Within, resizing (``upsample_...``) and ``multilabel_margin_loss_forward`` reach a captured graph as one op.
 
-    torch has Python kernels for it that take it apart under autograd. Symptom: an axis that keeps its size under a
-    scale (4 elements by 1.2) is resampled, where eager copies it; nearest neighbors by a contradictory scale lie beyond
-    the axis. And no backend is asked whether it has the op.
+    torch has Python kernels that take them apart under autograd. Symptoms: an axis that keeps its size under a scale
+    (4 elements by 1.2) is resampled, where eager copies it; nearest neighbors by a contradictory scale lie beyond the
+    axis; the loss takes the -1 that ends a list of targets, and what follows it, for targets. And no backend is asked
+    whether it has the op.
     """
-    removed = {op: {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels} for op in _resizing()}
+    removed = {op: {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels} for op in _kept()}
     for op in removed:
         op._dispatch_cache.clear()
     try:
@@ -37,7 +38,10 @@ def resizing_kept_whole() -> Iterator[None]:
 
 
 @functools.cache
-def _resizing() -> tuple[OpOverload, ...]:
+def _kept() -> tuple[OpOverload, ...]:
     return tuple(
-        op for op in aten_overloads().values() if "upsample" in base_name(op) and "backward" not in base_name(op)
+        op
+        for op in aten_overloads().values()
+        if "backward" not in base_name(op)
+        and ("upsample" in base_name(op) or base_name(op) == "multilabel_margin_loss_forward")
     )

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from backend_sdk.coverage.calls import COMPOSITES, Call, prove
-from backend_sdk.torch_compat.kept_whole import resizing_kept_whole
+from backend_sdk.torch_compat.kept_whole import kept_whole
 
 MODES = [
     ("nearest", 1),
@@ -69,7 +69,7 @@ def test_the_op_reaches_the_backend_whole(mode, spatial):
 
 
 def test_torch_still_resamples_what_keeps_its_size():
-    """When this fails torch has mended it, and `resizing_kept_whole` is left for backends that claim the op."""
+    """When this fails torch has mended it, and `kept_whole` is left for backends that claim the op."""
     x = torch.arange(16.0).reshape(1, 1, 4, 4)
 
     def same(x):
@@ -82,7 +82,7 @@ def test_torch_still_resamples_what_keeps_its_size():
 def test_the_kernels_are_put_back():
     op = torch.ops.aten.upsample_nearest2d.vec
     before = dict(op.py_kernels)
-    with pytest.raises(ValueError, match="within"), resizing_kept_whole():
+    with pytest.raises(ValueError, match="within"), kept_whole():
         assert op.py_kernels != before
         raise ValueError("within")
     assert op.py_kernels == before

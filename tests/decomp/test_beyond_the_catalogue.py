@@ -1,0 +1,93 @@
+"""Calls that none of the catalogue's samples makes, and that were wrong once.
+
+What a user would lose: the answers of ordinary calls. Each is compared with eager.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from backend_sdk.coverage.calls import COMPOSITES, Call, prove
+
+
+def agrees(function, *args, backward=False):
+    return prove(Call(function, args, backward=backward), COMPOSITES) is not None
+
+
+LISTS = ([[3, 0, -1, 1]], [[-1, 0, 1, 2]], [[0, 1, 2, 3]], [[2, 2, -1, -1]])
+
+
+@pytest.mark.parametrize("target", LISTS)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_list_of_targets_ends_at_the_first_negative_one(target, reduction, backward):
+    x = torch.tensor([[0.1, 0.2, 0.4, 0.8]]).repeat(2, 1).requires_grad_(backward)
+    y = torch.tensor(target).repeat(2, 1)
+    assert agrees(lambda x, y: F.multilabel_margin_loss(x, y, reduction=reduction), x, y, backward=backward)
+    if reduction != "none":
+        # torch's own meta kernel gives the loss of one sample a dim, which eager does not.
+        assert agrees(lambda x, y: F.multilabel_margin_loss(x[0], y[0], reduction=reduction), x, y, backward=backward)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("source", [torch.float32, torch.float64, torch.int64])
+def test_a_mean_in_a_narrower_dtype_rounds_once(dtype, source):
+    x = torch.tensor([100000, -99996, 3, 1]).to(source)
+    assert agrees(lambda x: x.mean(dtype=dtype), x)
+    assert agrees(lambda x: x.reshape(2, 2).mean(0, dtype=dtype), x)
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("backward", [False, True])
+def test_padding_never_wins_a_window(spatial, padding, dilation, backward):
+    x = torch.full((1, 2, *(6,) * spatial), -math.inf)
+    x.flatten()[::7] = 1.0
+    pool = getattr(F, f"max_pool{spatial}d")
+    x.requires_grad_(backward)
+    for ceil_mode in (False, True):
+
+        def pooled(x, ceil_mode=ceil_mode):
+            values, places = pool(x, 2, 2, padding, dilation, ceil_mode, return_indices=True)
+            return (values.exp(), places) if not backward else values.exp()
+
+        assert agrees(pooled, x, backward=backward)
+
+
+@pytest.mark.parametrize("op", [torch.addcmul, torch.addcdiv])
+@pytest.mark.parametrize("count", [1, 3, 16, 33])
+def test_the_factor_is_multiplied_first(op, count):
+    first, second = (torch.full((count,), value) for value in (1e20, 1e20 if op is torch.addcmul else 1e-20))
+    assert agrees(lambda x, a, b: op(x, a, b, value=1e-30), torch.zeros(count), first, second)
+
+
+def test_the_convolution_of_an_empty_batch_has_gradients():
+    layer = torch.nn.Conv2d(2, 3, 3)
+    x = torch.randn(0, 2, 6, 6, requires_grad=True)
+    weight = layer.weight.detach().requires_grad_()
+    assert agrees(lambda x, weight: F.conv2d(x, weight, padding=1), x, weight, backward=True)
+
+
+def test_symbolic_channels_and_heads(compiled_dynamic):
+    norm = torch.nn.GroupNorm(2, 4)
+    x = torch.randn(3, 4, 5)
+    torch.testing.assert_close(compiled_dynamic(lambda x: F.group_norm(x, 2, norm.weight, norm.bias))(x), norm(x))
+    q = torch.randn(1, 2, 5, 8, requires_grad=True)
+    k, v = torch.randn(2, 1, 2, 5, 8)
+    results = []
+    for function in (F.scaled_dot_product_attention, compiled_dynamic(F.scaled_dot_product_attention)):
+        result = function(q, k, v)
+        results.append((result, *torch.autograd.grad(result.sin().sum(), q)))
+    torch.testing.assert_close(*results)
+
+
+@pytest.fixture
+def compiled_dynamic():
+    torch._dynamo.reset()
+    yield lambda function: torch.compile(function, backend="sdk:reference", dynamic=True)
+    torch._dynamo.reset()
