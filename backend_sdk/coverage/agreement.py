@@ -83,21 +83,25 @@ def agree_in_each_element(
     *,
     operands: Sequence[torch.Tensor],
     signed_zeros: bool,
+    cancels: bool,
 ) -> None:
     """Raise `Mismatch` unless each element of an elementwise op agrees with eager's by itself: NaN with NaN, an
     infinity with the same one, a zero with one of its sign (if ``signed_zeros``), a number with one near to it.
 
-    What cancels is measured by the largest of the ``operands`` beside it, or by 1 where that is larger.
+    What ``cancels`` is measured by the largest of the ``operands`` beside it, or by 1 where that is larger.
     """
     agree_in_type(actual, expected)
     beside = torch.zeros(operands[0].shape, dtype=torch.float64)
-    for operand in operands:
+    for operand in operands if cancels else ():
         beside = torch.maximum(beside, operand.double().abs().nan_to_num(0.0).clamp(max=1.0))
     for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
         wrong = ours != theirs
         if theirs.dtype.is_floating_point:
+            info = torch.finfo(theirs.dtype)
             size = torch.maximum(theirs.double().abs(), beside)
-            near = theirs.isfinite() & ((ours.double() - theirs.double()).abs() <= _NEAR[theirs.dtype] * size)
+            # Below the smallest normal number there is less to be near to.
+            allowed = _NEAR[theirs.dtype] * size.clamp(min=info.tiny)
+            near = theirs.isfinite() & ((ours.double() - theirs.double()).abs() <= allowed)
             wrong &= ~near & ~(ours.isnan() & theirs.isnan())
             if signed_zeros:
                 wrong |= (ours == 0) & (theirs == 0) & (ours.signbit() != theirs.signbit())

@@ -532,7 +532,7 @@ ARGUMENTS: Mapping[str, Entry] = {
         "dims_self": [0, 1],
         "dims_other": [1, 0],
     },
-    "mm": lambda draw: {"self": draw.normal(3, 4), "mat2": draw.normal(4, 2)},
+    **dict.fromkeys(("mm.default", "mm.out"), lambda draw: {"self": draw.normal(3, 4), "mat2": draw.normal(4, 2)}),
     # Distances and transforms, which check nothing.
     "_pdist_backward": lambda draw: _distances_back(draw.normal(4, 3), draw.normal(6)),
     "_fft_c2c": lambda draw: {**_transform(draw, torch.complex64), "forward": True},

@@ -74,7 +74,7 @@ def _seen(leaf):
 def test_the_overload_itself_comes_before_what_it_computes():
     assert valid_arguments(("moveaxis.intlist", "clip")).keys() == {"self", "source", "destination"}
     assert valid_arguments(("clip.default", "clip")).keys() == {"self", "min", "max"}
-    assert valid_arguments(("mm.default", "mm")) is None
+    assert valid_arguments(("sub.default", "sub")) is None
 
 
 def test_no_entry_serves_what_is_out_of_scope_alone():

@@ -128,6 +128,10 @@ def without_sign_of_zero(x):
     return prims.add(x, constant(x, 0.0))
 
 
+def without_tail(x):
+    return prims.select(prims.lt(x, constant(x, 5e-6)), constant(x, 0.0), x)
+
+
 def without_subnormals(x):
     return prims.select(prims.lt(x, constant(x, torch.finfo(x.dtype).tiny)), constant(x, 0.0), x)
 
@@ -424,6 +428,15 @@ MUTATIONS = (
         instead(lambda out, x, y: prims.select(prims.lt(y, constant(y, 0.0)), prims.neg(prims.abs(x)), prims.abs(x))),
         SPECIAL,
     ),
+    Mutation(
+        "cancels in the tail",
+        aten.erfc.default,
+        "aten.erfc.default",
+        instead(lambda out, x: prims.sub(constant(x, 1.0), prims.erf(x))),
+        SPECIAL,
+    ),
+    Mutation("the tail is 0", aten.exp.default, "aten.exp.default", result(without_tail), SPECIAL),
+    Mutation("the tail is 0", aten.sigmoid.default, "aten.sigmoid.default", result(without_tail), SPECIAL),
     Mutation("subnormals are 0", aten.abs.default, "aten.abs.default", result(without_subnormals), SPECIAL),
     Mutation(
         "the most negative integer by itself",
