@@ -18,6 +18,7 @@ from backend_sdk import errors, hookimpl, prims
 from backend_sdk.backends.reference import ReferenceBackend
 from backend_sdk.decomp.registry import RULES, all_rules, signature_fault
 from backend_sdk.graph import GraphBuilder, Value
+from backend_sdk.pipeline import rule_call
 from backend_sdk.plugins.diagnosis import Status, check_load
 from backend_sdk.plugins.probe import probe
 from backend_sdk.spec import TensorType, building
@@ -483,3 +484,17 @@ def test_doctor_says_which_rules_come_before_ours(packages):
     assert "adds 2 decompositions" in check.detail
     assert "its rule acme_sigmoid (acme_sdk.py:17) for aten.sigmoid.default comes before the SDK's" in check.detail
     assert "celu" not in check.detail
+
+
+def test_a_rule_that_adds_ops_without_end_is_refused(vendor, monkeypatch):
+    monkeypatch.setattr(rule_call, "_MOST_OPS", 1000)
+
+    def endless(out, x):
+        while True:
+            x = prims.neg(x)
+
+    vendor({aten.tanh.default: endless})
+    with pytest.raises(
+        errors.DecompositionError, match=r"endless .* of aten\.tanh\.default\(float32\[3\]\): it adds ops without"
+    ):
+        compiled(model, torch.ones(3))
