@@ -25,7 +25,6 @@ _UNTAGGED = frozenset(
         "__and__",
         "__or__",
         "_add_relu",
-        "_log_sigmoid_forward",
         "_prelu_kernel",
         "absolute",
         "arccos",
@@ -35,7 +34,6 @@ _UNTAGGED = frozenset(
         "arctan",
         "arctan2",
         "arctanh",
-        "clip",
         "divide",
         "elu_backward",
         "fix",
@@ -74,7 +72,6 @@ _UNTAGGED = frozenset(
         "special_i0",
         "special_log1p",
         "special_logit",
-        "special_log_ndtr",
         "special_multigammaln",
         "special_ndtr",
         "special_polygamma",
@@ -88,6 +85,7 @@ _UNTAGGED = frozenset(
 
 # Beside the special values of the dtype: where rounding ties, where functions have poles and zeros, and tails.
 _ORDINARY = (2.0, -2.0, 3.0, -3.0, 1.5, -1.5, 2.5, -2.5, 12.5, -12.5)
+_ORDINARY_INTEGERS = (2, 3, 7, -2, -3)
 
 # Combinations of the values of more tensors than three are drawn.
 _MOST_COMBINED = 3
@@ -332,5 +330,7 @@ def _rows(kinds: Sequence[torch.dtype]) -> list[torch.Tensor]:
 
 
 def _values(dtype: torch.dtype) -> torch.Tensor:
-    ordinary = _ORDINARY if dtype.is_floating_point else ()
+    if dtype == torch.bool:
+        return torch.tensor([False, True])
+    ordinary = _ORDINARY if dtype.is_floating_point else _ORDINARY_INTEGERS
     return torch.tensor([*special_values(dtype), *ordinary], dtype=dtype)
