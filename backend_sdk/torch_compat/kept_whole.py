@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from torch._C import DispatchKey
 from torch._ops import OpOverload
 
+from backend_sdk.torch_compat import decompositions
 from backend_sdk.torch_compat.overloads import aten_overloads, base_name
 
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
@@ -26,6 +27,8 @@ def kept_whole() -> Iterator[None]:
     axis; the loss takes the -1 that ends a list of targets, and what follows it, for targets. And no backend is asked
     whether it has the op.
     """
+    # torch makes its table, once, of these very kernels.
+    decompositions.table()
     removed = {op: {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels} for op in _kept()}
     for op in removed:
         op._dispatch_cache.clear()

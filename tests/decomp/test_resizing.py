@@ -5,6 +5,9 @@ What a user would lose: ``interpolate(x, scale_factor=1.2)`` of an axis that kee
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.nn.functional import interpolate
@@ -86,3 +89,22 @@ def test_the_kernels_are_put_back():
         assert op.py_kernels != before
         raise ValueError("within")
     assert op.py_kernels == before
+
+
+def test_torchs_table_is_the_same_whether_it_is_made_within_or_before():
+    """It is made once in a process, and `backend-sdk drift` compares its sources."""
+    program = """
+import sys
+from backend_sdk.torch_compat import decompositions
+from backend_sdk.torch_compat.kept_whole import kept_whole
+from backend_sdk.torch_compat.overloads import aten_overloads
+if sys.argv[1] == "within":
+    with kept_whole():
+        decompositions.table()
+print([name for name, op in aten_overloads().items() if "upsample" in name and decompositions.source_of(op)])
+"""
+    found = [
+        subprocess.run([sys.executable, "-c", program, when], capture_output=True, text=True, check=True).stdout
+        for when in ("before", "within")
+    ]
+    assert found[0] == found[1] and "upsample_nearest2d.vec" in found[0]
