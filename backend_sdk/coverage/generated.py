@@ -68,16 +68,16 @@ class _NoValue(Exception):
     """An argument for which nothing can be made."""
 
 
-def is_tabled(name: str) -> bool:
-    """Whether the table of arguments has some for the overload."""
-    return valid_arguments((name.removeprefix("aten."), stem(name))) is not None
+def tabled(name: str) -> dict[str, Any] | None:
+    """The arguments that the table has for the overload, or None."""
+    return valid_arguments((name.removeprefix("aten."), stem(name)))
 
 
 def candidates(name: str, lent: Iterable[Call]) -> Iterator[Call]:
     """Calls of the overload ``name``, the likelier first. ``lent`` are sample calls whose arguments may fit."""
     schema = arguments(aten_overloads()[name])
-    tabled = valid_arguments((name.removeprefix("aten."), stem(name)))
-    yield from _assembled(name, schema, [tabled] if tabled else [], guessed=False)
+    given = tabled(name)
+    yield from _assembled(name, schema, [given] if given else [], guessed=False)
     for call in itertools.islice(lent, 12):
         for given in _lent_arguments(name, call):
             yield from _assembled(name, schema, [given], guessed=False)

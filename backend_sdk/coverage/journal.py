@@ -43,14 +43,15 @@ class Journal:
             return
         header = json.dumps({"journal": FORMAT, **made_by})
         text = _text_of(path) if path.exists() else ""
+        found = _header_of(text)
         # Stopped within the first line, it is still one.
         is_begun = not text or (text.startswith(_MARK) and header.startswith(text))
-        if not is_begun and _header_of(text) is None:
+        if not is_begun and found is None:
             raise OptionError(
                 f"{path} is no journal of a proof, so nothing is written there", hint="name another file with --journal"
             )
-        if not is_begun and not fresh:
-            _check_made_by(path, text, made_by)
+        if found is not None and not is_begun and not fresh:
+            _check_made_by(path, found, made_by)
             self.entries = _entries_of(path, text)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a")
@@ -108,8 +109,8 @@ def differences(made_by: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 _LONG = 40
 
 
-def _check_made_by(path: Path, text: str, made_by: Mapping[str, Any]) -> None:
-    other = differences(_header_of(text) or {}, made_by)
+def _check_made_by(path: Path, found: Mapping[str, Any], made_by: Mapping[str, Any]) -> None:
+    other = differences(found, made_by)
     if other:
         raise OptionError(
             f"the journal {path} was made by another run: {other}",

@@ -17,7 +17,7 @@ import torch
 from backend_sdk.coverage import calls
 from backend_sdk.coverage.agreement import Mismatch, agree, agree_in_type
 from backend_sdk.coverage.calls import Call, Refused
-from backend_sdk.coverage.generated import UNDEFINED, candidates, is_tabled, variants
+from backend_sdk.coverage.generated import UNDEFINED, candidates, tabled, variants
 from backend_sdk.coverage.special import special_calls
 from backend_sdk.torch_compat import op_catalogue
 
@@ -29,6 +29,8 @@ _FURTHER_CALLS = 2
 
 FORWARD, BACKWARD, OVERLOAD, SPECIAL = "forward", "backward", "overload", "special"
 
+DEFAULT = "float32"
+
 DTYPES = {
     name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64")
 }
@@ -36,9 +38,6 @@ DTYPES = {
 # Ops that may place equal elements in any order, with the position of ``dim`` after the tensor: what they place is
 # compared, not where it came from.
 TIES_IN_ANY_ORDER = {"argsort": 0, "sort": 0, "topk": 1, "median": 0, "nanmedian": 0, "mode": 0, "kthvalue": 1}
-
-
-DEFAULT = "float32"
 
 
 class Status(StrEnum):
@@ -174,7 +173,8 @@ def _add(found: Entry, entry: Entry) -> None:
 
 
 def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
-    for tried, call in enumerate(filter(calls.runs, candidates(item.name, lent(donors))), 1):
+    possible = candidates(item.name, lent(donors))
+    for tried, call in enumerate(filter(calls.runs, possible), 1):
         found = Entry(item.key)
         _attempt(call, level, found)
         entry.__dict__.update(found.__dict__)
@@ -185,10 +185,10 @@ def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry
     if not entry.samples or entry.failed:
         return
     further: list[Call] = []
-    if not is_tabled(item.name):
+    if tabled(item.name) is None:
         # The table is for overloads whose other candidates are no valid calls, and may end the process.
-        lent_calls = (other for other in candidates(item.name, lent(donors)) if not other.guessed)
-        further = list(itertools.islice(filter(calls.runs, lent_calls), 1, 1 + _FURTHER_CALLS))
+        left = (other for other in possible if not other.guessed)
+        further = list(itertools.islice(filter(calls.runs, left), _FURTHER_CALLS))
     _attempt_all([*further, *filter(calls.runs, variants(item.name, call))], level, entry)
     # A composite kernel runs as its parts below autograd: the call itself says what was called.
     if not entry.failed and item.name not in entry.overloads:

@@ -131,6 +131,12 @@ def _normal(x: torch.Tensor) -> torch.Tensor:
     return (x.abs() > 2 * limits.tiny).logical_or(x == 0).logical_or(x.isnan())
 
 
+def _is_no_nan(given: Given) -> torch.Tensor:
+    """Of the operands. The gradient of a result may be NaN."""
+    operands = _tensors(given, *(name for name in ("self", "self_or_result", "other") if name in given))
+    return functools.reduce(torch.logical_and, [~operand.isnan() for operand in operands])
+
+
 def _scales_finite_products(given: Given) -> torch.Tensor:
     a, b = _tensors(given, "tensor1", "tensor2")
     value = given.get("value", 1)
@@ -194,21 +200,11 @@ LIMITS: Mapping[str, Limit] = {
     ),
     **_limits(
         "eager's vectorized kernel gives another value for NaN than its scalar one, which runs the last few elements",
-        lambda given: ~given["self"].isnan(),
+        _is_no_nan,
         """
-        hardshrink_backward hardswish_backward hardtanh_backward leaky_relu_backward
+        _add_relu elu_backward hardshrink_backward hardswish_backward hardtanh_backward leaky_relu_backward
         softshrink_backward
         """,
-    ),
-    **_limits(
-        "eager's vectorized kernel gives another value for NaN than its scalar one, which runs the last few elements",
-        lambda given: ~given["self_or_result"].isnan(),
-        "elu_backward",
-    ),
-    **_limits(
-        "eager's vectorized kernel gives another value for NaN than its scalar one, which runs the last few elements",
-        lambda given: ~(given["self"].isnan() | torch.as_tensor(given["other"]).isnan()),
-        "_add_relu",
     ),
     **_limits(
         "eager overflows at the largest number and gives NaN at infinity; its kernel for bfloat16 has no subnormals",

@@ -44,6 +44,13 @@ def _normal(key: Value, stream: int, out: TensorType) -> Any:
     return scaled(drawn, math.sqrt(0.5)) if out.dtype in dtypes.COMPLEX else drawn
 
 
+def _moved(drawn: Any, factor: float, by: float) -> Any:
+    """Draws, if there are any, times ``factor`` plus ``by``, which eager adds to both parts of complex ones."""
+    if drawn is NotImplemented:
+        return NotImplemented
+    return prims.add(scaled(drawn, factor), constant(drawn, complex(by, by) if drawn.dtype in dtypes.COMPLEX else by))
+
+
 def chosen(key: Value, stream: int, out: TensorType, probability: Any) -> Value:
     """True with the given probability. Float32 draws, so that a small probability is not rounded away."""
     draws = prims.random_uniform(key, stream=stream, shape=out.shape, dtype=torch.float32)
@@ -74,11 +81,7 @@ def uniform(
     *,
     generator: Any = None,
 ) -> Any:
-    drawn = _uniform(key, stream, out)
-    if drawn is NotImplemented:
-        return drawn
-    start = complex(low, low) if out.dtype in dtypes.COMPLEX else low
-    return prims.add(scaled(drawn, high - low), constant(x, start))
+    return _moved(_uniform(key, stream, out), high - low, low)
 
 
 @decomposition(aten.normal_functional.default, draws=True)
@@ -92,12 +95,7 @@ def normal(
     *,
     generator: Any = None,
 ) -> Any:
-    drawn = _normal(key, stream, out)
-    if drawn is NotImplemented:
-        return drawn
-    # Eager fills both parts around the center.
-    middle = complex(center, center) if out.dtype in dtypes.COMPLEX else center
-    return prims.add(scaled(drawn, deviation), constant(x, middle))
+    return _moved(_normal(key, stream, out), deviation, center)
 
 
 @decomposition(aten.bernoulli.p, draws=True)

@@ -198,12 +198,9 @@ def _nearest_axis(exact: bool, *, doubles: bool = False) -> _Axis:
     """``doubles``: eager doubles an axis, and keeps its size, whatever scale the call gives."""
 
     def taps(size: Dim, outputs: Dim, scale: float | None, dtype: torch.dtype) -> Taps | None:
-        if doubles and not is_symbolic((size, outputs)):
-            if size == outputs:
-                return None
-            if outputs == 2 * size:
-                scale = None
-        return _nearest_taps(exact, size, outputs, scale, dtype)
+        if doubles and _is_kept(size, outputs):
+            return None
+        return _nearest_taps(exact, size, outputs, None if doubles and _is_kept(2 * size, outputs) else scale, dtype)
 
     return taps
 
@@ -222,17 +219,14 @@ def _scales_of(spatial: int, scales: tuple[float | None, ...]) -> tuple[float | 
 
 def _picked(out: TensorType, x: Value, scales: Sequence[float | None], axis_taps: _Axis) -> Any:
     """Resizing that computes nothing: each output is an element, of any dtype."""
+    # Of integers eager computes places in float32.
+    wide = dtypes.compute_dtype(x.dtype) if x.dtype in dtypes.FLOATING else torch.float32
     result = x
     for axis, scale in enumerate(scales, start=x.ndim - len(scales)):
-        taps = axis_taps(x.shape[axis], out.shape[axis], scale, dtypes.compute_dtype(_place_dtype(x.dtype)))
+        taps = axis_taps(x.shape[axis], out.shape[axis], scale, wide)
         if taps is not None:
             result = prims.take(result, prims.reshape(taps.places, shape=(taps.outputs,)), axis=axis)
     return result
-
-
-def _place_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What eager computes places in: of integers in float32."""
-    return dtype if dtype in dtypes.FLOATING else torch.float32
 
 
 @decomposition(aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default)
@@ -301,7 +295,7 @@ def _antialiased_axis(kernel: _Kernel, aligned: bool, *, keeps: bool) -> _Axis:
     """``keeps``: an axis that keeps its size is copied, which eager does forward only."""
 
     def taps(size: int, outputs: int, scale: float | None, dtype: torch.dtype) -> Taps | None:
-        if keeps and size == outputs:
+        if keeps and _is_kept(size, outputs):
             return None
         return _antialiased_taps(kernel, size, outputs, aligned, scale, dtype)
 

@@ -135,13 +135,26 @@ class DtypeRule:
                 found.add(result)
         return frozenset(found)
 
+    @property
+    def variables(self) -> dict[str, frozenset[torch.dtype]]:
+        """What each dtype variable of the operands may be, by name."""
+        return {slot.name: slot.domain for slot in self.operands if isinstance(slot, DtypeVar) and slot.domain}
+
+    def in_words(self) -> str:
+        """The rule, then the dtypes that each variable, and each attribute that gives a dtype, may be."""
+        given = {result.attribute: result.domain for result in self.results if isinstance(result, FromAttribute)}
+        shown = (
+            f"{name}: {', '.join(dtypes.name(dtype) for dtype in dtypes.STORED_DTYPES if dtype in domain)}."
+            for name, domain in {**self.variables, **given}.items()
+        )
+        return " ".join((f"{self}.", *shown))
+
     def __str__(self) -> str:
         def show(slot: Slot | Result) -> str:
             return dtypes.name(slot) if isinstance(slot, torch.dtype) else str(slot)
 
         operands = ", ".join(map(show, self.operands)) + (", ..." if self.variadic else "")
-        variables = {slot.name: slot.domain for slot in self.operands if isinstance(slot, DtypeVar) and slot.domain}
-        where = "; ".join(f"{name} in {describe(domain)}" for name, domain in variables.items())
+        where = "; ".join(f"{name} in {describe(domain)}" for name, domain in self.variables.items())
         return f"({operands}) -> {', '.join(map(show, self.results))}" + (f" where {where}" if where else "")
 
 

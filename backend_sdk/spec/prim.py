@@ -17,9 +17,8 @@ from typing import Any, Protocol
 
 import torch
 
-from backend_sdk import dtypes
 from backend_sdk.errors import DialectError, RegistryError, nearest
-from backend_sdk.spec.dtype_rule import DtypeRule, DtypeVar, FromAttribute
+from backend_sdk.spec.dtype_rule import DtypeRule
 from backend_sdk.spec.symbolic import Shape, differ
 from backend_sdk.spec.tolerance import Tolerance
 from backend_sdk.spec.types import TensorType
@@ -119,7 +118,7 @@ class Prim:
         self.is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         self._check_definition()
         # What `help` shows has the signature and the dtypes too, from where they are defined, so that none can part.
-        self.__doc__ = f"{self.name}{self.signature_text}\n\n{self.doc}\n\nDtypes: {self._dtypes_in_words()}"
+        self.__doc__ = f"{self.name}{self.signature_text}\n\n{self.doc}\n\nDtypes: {dtype_rule.in_words()}"
 
     @property
     def signature_text(self) -> str:
@@ -133,20 +132,6 @@ class Prim:
             parts.append(f"{star}{parameter.name}: {annotation}")
         results = ", ".join(["Tensor"] * self.result_count)
         return f"({', '.join(parts)}) -> {results if self.result_count == 1 else f'({results})'}"
-
-    def _dtypes_in_words(self) -> str:
-        """The dtype rule, then what each variable may be."""
-        variables: dict[str, frozenset[torch.dtype]] = {}
-        for slot in (*self.dtype_rule.operands, *self.dtype_rule.results):
-            if isinstance(slot, DtypeVar):
-                variables[slot.name] = slot.domain
-            elif isinstance(slot, FromAttribute):
-                variables[slot.attribute] = slot.domain
-        shown = (
-            f"{name}: {', '.join(dtypes.name(dtype) for dtype in dtypes.STORED_DTYPES if dtype in domain)}."
-            for name, domain in variables.items()
-        )
-        return " ".join((f"{self.dtype_rule}.", *shown))
 
     @property
     def result_count(self) -> int:

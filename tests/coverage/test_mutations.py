@@ -34,6 +34,11 @@ class Mutation:
     kind: str = FORWARD
 
 
+def at_special_values(wrong: str, overload: Any, make: Callable[[Rule], Rule]) -> Mutation:
+    """A wrong rule that special values of the overload's own operands must show."""
+    return Mutation(wrong, overload, str(overload), make, SPECIAL)
+
+
 def argument(place: int, change: Callable[[Any], Any]) -> Callable[[Rule], Rule]:
     """The rule with a positional argument changed, where it is given."""
 
@@ -399,51 +404,41 @@ MUTATIONS = (
     ),
     Mutation("not normalized", aten._fft_r2c.default, "fft.rfft", argument(2, lambda mode: (mode + 1) % 3)),
     # ---- at infinities, NaN, signed zeros and extremes only, which no sample of the catalogue holds
-    Mutation("infinity is cut off", aten.exp.default, "aten.exp.default", result(finite), SPECIAL),
-    Mutation("infinity is cut off", aten.log.default, "aten.log.default", result(finite), SPECIAL),
-    Mutation("infinity is cut off", aten.atanh.default, "aten.atanh.default", result(finite), SPECIAL),
-    Mutation("NaN is 0", aten.maximum.default, "aten.maximum.default", result(without_nan), SPECIAL),
-    Mutation("NaN is 0", aten.sqrt.default, "aten.sqrt.default", result(without_nan), SPECIAL),
-    Mutation("-0 is 0", aten.neg.default, "aten.neg.default", result(without_sign_of_zero), SPECIAL),
-    Mutation("-0 is 0", aten.floor.default, "aten.floor.default", result(without_sign_of_zero), SPECIAL),
-    Mutation("-0 is 0", aten.asinh.default, "aten.asinh.default", result(without_sign_of_zero), SPECIAL),
-    Mutation(
+    at_special_values("infinity is cut off", aten.exp.default, result(finite)),
+    at_special_values("infinity is cut off", aten.log.default, result(finite)),
+    at_special_values("infinity is cut off", aten.atanh.default, result(finite)),
+    at_special_values("NaN is 0", aten.maximum.default, result(without_nan)),
+    at_special_values("NaN is 0", aten.sqrt.default, result(without_nan)),
+    at_special_values("-0 is 0", aten.neg.default, result(without_sign_of_zero)),
+    at_special_values("-0 is 0", aten.floor.default, result(without_sign_of_zero)),
+    at_special_values("-0 is 0", aten.asinh.default, result(without_sign_of_zero)),
+    at_special_values(
         "the squares overflow",
         aten.hypot.default,
-        "aten.hypot.default",
         instead(lambda out, x, y: prims.sqrt(prims.add(prims.mul(x, x), prims.mul(y, y)))),
-        SPECIAL,
     ),
-    Mutation(
+    at_special_values(
         "the quotient overflows",
         aten.div.Tensor_mode,
-        "aten.div.Tensor_mode",
         instead(lambda out, x, y, rounding_mode=None: prims.floor(prims.div(x, y))),
-        SPECIAL,
     ),
-    Mutation(
+    at_special_values(
         "a zero has the sign of the first operand",
         aten.copysign.Tensor,
-        "aten.copysign.Tensor",
         instead(lambda out, x, y: prims.select(prims.lt(y, constant(y, 0.0)), prims.neg(prims.abs(x)), prims.abs(x))),
-        SPECIAL,
     ),
-    Mutation(
+    at_special_values(
         "cancels in the tail",
         aten.erfc.default,
-        "aten.erfc.default",
         instead(lambda out, x: prims.sub(constant(x, 1.0), prims.erf(x))),
-        SPECIAL,
     ),
-    Mutation("the tail is 0", aten.exp.default, "aten.exp.default", result(without_tail), SPECIAL),
-    Mutation("the tail is 0", aten.sigmoid.default, "aten.sigmoid.default", result(without_tail), SPECIAL),
-    Mutation("subnormals are 0", aten.abs.default, "aten.abs.default", result(without_subnormals), SPECIAL),
-    Mutation(
+    at_special_values("the tail is 0", aten.exp.default, result(without_tail)),
+    at_special_values("the tail is 0", aten.sigmoid.default, result(without_tail)),
+    at_special_values("subnormals are 0", aten.abs.default, result(without_subnormals)),
+    at_special_values(
         "the most negative integer by itself",
         aten.bitwise_right_shift.Tensor,
-        "aten.bitwise_right_shift.Tensor",
         instead(lambda out, x, y: prims.shift_right(prims.maximum(x, constant(x, -(2**63) + 1)), y)),
-        SPECIAL,
     ),
 )
 
