@@ -41,8 +41,16 @@ class Journal:
         self._file: TextIO | None = None
         if path is None:
             return
+        self._file = _locked(path)
+        try:
+            self._begin(path, self._file, made_by, fresh)
+        except OptionError:
+            self.close()
+            raise
+
+    def _begin(self, path: Path, file: TextIO, made_by: Mapping[str, Any], fresh: bool) -> None:
         header = json.dumps({"journal": FORMAT, **made_by})
-        text = _text_of(path) if path.exists() else ""
+        text = _text_of(path)
         found = _header_of(text)
         # Stopped within the first line, it is still one.
         is_begun = not text or (text.startswith(_MARK) and header.startswith(text))
@@ -50,18 +58,15 @@ class Journal:
             raise OptionError(
                 f"{path} is no journal of a proof, so nothing is written there", hint="name another file with --journal"
             )
-        if found is not None and not is_begun and not fresh:
-            _check_made_by(path, found, made_by)
-            self.entries = _entries_of(path, text)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a")
-        _lock(self._file, path)
-        if is_begun or fresh:
-            self._file.truncate(0)
+        if found is None or is_begun or fresh:
+            file.truncate(0)
             self._write(header)
-        elif not text.endswith("\n"):
+            return
+        _check_made_by(path, found, made_by)
+        self.entries = _entries_of(path, text)
+        if not text.endswith("\n"):
             # The run that wrote it was stopped within a line. What is appended must not continue it.
-            self._file.truncate(len(text.rpartition("\n")[0].encode()) + 1)
+            file.truncate(len(text.rpartition("\n")[0].encode()) + 1)
 
     def add(self, entry: Entry) -> None:
         """Append an entry."""
@@ -119,12 +124,16 @@ def _check_made_by(path: Path, found: Mapping[str, Any], made_by: Mapping[str, A
 
 
 def _text_of(path: Path) -> str:
-    if path.is_dir():
-        raise OptionError(f"{path} is a folder, and a journal is a file", hint=_MAKES_ONE)
+    _refuse_folder(path)
     try:
         return path.read_text()
     except UnicodeDecodeError:
         raise OptionError(f"{path} is no journal", hint=_MAKES_ONE) from None
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder, and a journal is a file", hint=_MAKES_ONE)
 
 
 def _header_of(text: str) -> dict[str, Any] | None:
@@ -147,7 +156,11 @@ def _entries_of(path: Path, text: str) -> dict[str, Entry]:
     return entries
 
 
-def _lock(file: TextIO, path: Path) -> None:
+def _locked(path: Path) -> TextIO:
+    """The file to append to, which no other process may write. Before it is read: what another adds is read too."""
+    _refuse_folder(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -155,6 +168,7 @@ def _lock(file: TextIO, path: Path) -> None:
         raise OptionError(
             f"another process is writing to the journal {path}", hint="wait for it, or name another file with --journal"
         ) from None
+    return file
 
 
 def rules_digest(package: Path = Path(__file__).parents[1]) -> str:
