@@ -20,8 +20,8 @@ class Mismatch(Exception):
 class Measure:
     """The true results of a call, in double precision.
 
-    ``errors`` are, element by element, what rounding the inputs to their dtype changes: an error that no algorithm
-    avoids, large where a problem is ill-conditioned or a sum cancels.
+    ``errors`` are, element by element, what rounding the inputs and the steps of eager's own formula changes: large
+    where a problem is ill-conditioned or a sum cancels, and zero where the function jumps.
     """
 
     truth: Sequence[Any]
@@ -114,21 +114,29 @@ def agree_in_each_element(
             )
 
 
+# Roundings that a right result may be off by, in an order or a formula of its own.
+_ROUNDINGS = 32
+
+
 def is_as_near(
     actual: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor, errors: torch.Tensor | None = None
 ) -> bool:
     """Whether each element is as near to the truth as eager's are.
 
-    Allowed is the largest of 16 epsilons of its own, four times eager's largest error, one epsilon of the largest
-    element (what another order of a sum may cost) and 16 times what rounding the inputs costs this element.
+    An element's unit is an epsilon of its own, and what rounding the inputs costs it (``errors``). Allowed are 32 units
+    or, where eager is worse, four times as many as eager's worst element is off by: a long sum in a single chain, a
+    recurrence. So a small element is not measured by a large one, nor a well-conditioned by an ill-conditioned one.
     """
     if truth.shape != eager.shape:
         return False
     if errors is None:
         errors = torch.zeros_like(truth, dtype=truth.dtype.to_real())
     if eager.is_complex():
+        # The parts of a product of complex numbers cancel: both have the unit of the larger.
+        rounding = torch.finfo(eager.dtype).eps * truth.abs().nan_to_num(0.0, 0.0, 0.0)
+        errors = torch.maximum(errors, rounding).unsqueeze(-1)
         actual, eager, truth = (torch.view_as_real(x.resolve_conj()) for x in (actual, eager, truth))
-        errors = errors.unsqueeze(-1).expand_as(truth)
+        errors = errors.expand_as(truth)
     finite = eager.isfinite()
     # NaN where eager has NaN, and the same infinities.
     if not torch.equal(actual.isnan(), eager.isnan()) or not torch.equal(*(x[x.isinf()] for x in (actual, eager))):
@@ -137,10 +145,12 @@ def is_as_near(
         return False
     truth, errors = truth[finite], errors[finite]
     error, of_eager = ((x[finite].to(truth.dtype) - truth).abs() for x in (actual, eager))
-    eps = torch.finfo(eager.dtype).eps
-    whole = torch.maximum(4 * of_eager.max(), eps * truth.abs().max())
-    allowed = torch.maximum(torch.maximum(16 * eps * truth.abs(), whole), 16 * errors)
-    return bool((error <= allowed).all())
+    info = torch.finfo(eager.dtype)
+    unit = info.eps * truth.abs() + errors
+    # Below the smallest normal number there is less to be near to.
+    roundings = (of_eager / unit.clamp(min=info.eps * info.tiny)).max()
+    allowed = unit * torch.clamp(4 * roundings, min=_ROUNDINGS)
+    return bool((error <= torch.maximum(allowed, 4 * of_eager)).all())
 
 
 def _first_lines(error: Exception) -> str:

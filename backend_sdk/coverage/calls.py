@@ -8,6 +8,7 @@ Does not: choose calls, or say how near a result must be (`agreement` does).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.aot import open_sizes
 from backend_sdk.torch_compat.ops import is_random
 from backend_sdk.torch_compat.overloads import aten_overloads, recording
+from backend_sdk.torch_compat.rounding import moved, rounding
 from backend_sdk.tracing import traceable
 
 # The seed that torch's catalogue sets within its random ops.
@@ -242,45 +244,74 @@ def _reduced(reports: Sequence[GraphReport]) -> dict[str, list[str]]:
 
 # ---- what the true result is
 
-# Draws of rounding errors of the inputs.
+# Draws of rounding errors.
 _PERTURBATIONS = 4
+
+# How much smaller the second moves of a draw are, and by how much less than that a change shrinks at a jump.
+_SMALLER, _JUMPS = 1024, 8
 
 
 def _measure(call: Call) -> Measure | None:
-    """The call in double precision, in eager, and what rounding its inputs costs. None when eager has no such call."""
-    generator = torch.Generator().manual_seed(SEED)
-    truth = _run_wide(call, None)
+    """The call in double precision, in eager, and what rounding its steps costs. None when eager has no such call.
+
+    Where a function jumps (``floor`` of an integer, the gradient of a maximum of equals) any move changes the result by
+    as much: that is no rounding error of an input that is exactly there. Of a smooth function a smaller move changes it
+    by less.
+    """
+    truth = _run_wide(call)
     if truth is None:
         return None
-    errors = [
-        torch.zeros_like(value.detach(), dtype=value.dtype.to_real()) if isinstance(value, torch.Tensor) else None
-        for value in truth
-    ]
-    for _ in range(_PERTURBATIONS):
-        for position, value in enumerate(_run_wide(call, generator) or ()):
-            error = errors[position]
-            if error is not None and value.shape == error.shape:
-                change = (value.detach() - truth[position].detach()).abs()
-                errors[position] = torch.maximum(error, change.nan_to_num(0.0, 0.0, 0.0))
+    inputs = [leaf.dtype for leaf in trees.leaves((call.args, dict(call.kwargs))) if _rounds(leaf)]
+    # Double precision resolves nothing below its own epsilon, and of a move by a few of them little.
+    largest = _SMALLER**2 if {torch.float64, torch.complex128} & set(inputs) else 1
+    errors: list[torch.Tensor | None] = [None] * len(truth)
+    for seed in range(_PERTURBATIONS):
+        # The same moves twice, of two sizes.
+        coarse, fine = (_changes(call, truth, seed, size) for size in (largest, largest / _SMALLER))
+        for position, (change, smaller) in enumerate(zip(coarse, fine, strict=True)):
+            if change is not None and smaller is not None:
+                smooth = torch.where(_JUMPS * smaller > change, 0.0, change / largest)
+                error = errors[position]
+                errors[position] = smooth if error is None else torch.maximum(error, smooth)
     return Measure(truth, errors)
 
 
-def _run_wide(call: Call, generator: torch.Generator | None) -> list[Any] | None:
-    """The call with float64 and complex128 inputs; with a generator, each moved by up to an epsilon of its dtype."""
+def _changes(call: Call, truth: Sequence[Any], seed: int, size: float) -> list[torch.Tensor | None]:
+    """How far moves of the inputs, by up to ``size`` epsilons, move each element of the results."""
+    moved = _run_wide(call, torch.Generator().manual_seed(SEED + seed), size) or [None] * len(truth)
+    return [
+        (value.detach() - true.detach()).abs().nan_to_num(0.0, 0.0, 0.0)
+        if isinstance(value, torch.Tensor) and value.shape == true.shape
+        else None
+        for value, true in zip(moved, truth, strict=True)
+    ]
+
+
+def _rounds(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _run_wide(call: Call, generator: torch.Generator | None = None, size: float = 0.0) -> list[Any] | None:
+    """The call with float64 and complex128 inputs; with a generator, these and the results of all its steps are moved
+    by up to ``size`` epsilons of the dtypes that it has.
+    """
+
+    leaves, structure = trees.flatten((call.args, dict(call.kwargs)))
+    epsilon = min((torch.finfo(leaf.dtype).eps for leaf in leaves if _rounds(leaf)), default=0.0)
 
     def wide(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        if not _rounds(leaf):
             return leaf
         made = leaf.detach().to(torch.complex128 if leaf.is_complex() else torch.float64)
         if generator is not None:
-            moves = torch.rand(leaf.shape, generator=generator, dtype=torch.float64) * 2 - 1
-            made = made * (1 + torch.finfo(leaf.dtype).eps * moves)
+            made = moved(made, generator, size * torch.finfo(leaf.dtype).eps)
         return made.requires_grad_(leaf.requires_grad)
 
-    leaves, structure = trees.flatten((call.args, dict(call.kwargs)))
     args, kwargs = trees.unflatten([wide(leaf) for leaf in leaves], structure)
+    wider = Call(call.function, args, kwargs, backward=call.backward)
     try:
-        return _run(Call(call.function, args, kwargs, backward=call.backward), call.function)
+        with contextlib.nullcontext() if generator is None else rounding(generator, size * epsilon):
+            return _run(wider, wider.function)
     except Exception:
         return None
 

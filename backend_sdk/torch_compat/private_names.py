@@ -248,6 +248,12 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "`backend-sdk drift`",
     ),
     PrivateName(
+        "torch.utils._python_dispatch.TorchDispatchMode",
+        f"{_HERE}.rounding",
+        "moves the results of each step of a call",
+        "backend-sdk coverage --prove: results other than eager's cannot be measured",
+    ),
+    PrivateName(
         "torch.storage:_cdata",
         f"{_HERE}.storage",
         "tells whether two fake tensors show one memory",

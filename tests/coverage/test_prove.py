@@ -111,27 +111,33 @@ def test_a_sample_lends_its_arguments():
 
 
 @pytest.mark.parametrize(
-    ("actual", "eager", "truth", "near"),
+    ("actual", "eager", "truth", "errors", "near"),
     [
-        ([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], True),
-        # The order of a sum costs an epsilon of the largest element.
-        ([1e-8, 1.0], [0.0, 1.0], [0.0, 1.0], True),
-        ([math.inf, 1.0], [-math.inf, 1.0], [-math.inf, 1.0], False),
-        ([math.nan, 1.0], [math.inf, 1.0], [math.inf, 1.0], False),
-        ([math.inf, 1.0], [math.nan, 1.0], [math.nan, 1.0], False),
-        ([math.nan, 1.0], [math.nan, 1.0], [math.nan, 1.0], True),
-        # As far off as eager is right: beside a large element a small one has its own measure.
-        ([0.41, 22026.4648], [0.36787945, 22026.4648], [0.36787944, 22026.46579], False),
-        ([0.0, 1e6], [0.05, 1e6], [0.05, 1e6], True),
-        ([0.0, 1e6], [0.2, 1e6], [0.2, 1e6], False),
+        ([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [0.0, 0.0], True),
+        ([math.inf, 1.0], [-math.inf, 1.0], [-math.inf, 1.0], [0.0, 0.0], False),
+        ([math.nan, 1.0], [math.inf, 1.0], [math.inf, 1.0], [0.0, 0.0], False),
+        ([math.inf, 1.0], [math.nan, 1.0], [math.nan, 1.0], [0.0, 0.0], False),
+        ([math.nan, 1.0], [math.nan, 1.0], [math.nan, 1.0], [0.0, 0.0], True),
+        # Where rounding costs something, and only there.
+        ([1e-6, 1.0], [0.0, 1.0], [0.0, 1.0], [1e-7, 0.0], True),
+        ([0.0, 1.00001], [0.0, 1.0], [0.0, 1.0], [1e-6, 0.0], False),
+        # Beside a large element a small one has its own measure.
+        ([1e-8, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 0.0], False),
+        ([0.41, 22026.4648], [0.36787945, 22026.4648], [0.36787944, 22026.46579], [0.0, 0.0], False),
+        ([0.0, 1e6], [0.05, 1e6], [0.05, 1e6], [0.0, 0.0], False),
+        # Beside an element that eager gets wrong another may be as wrong, in what rounding costs it.
+        ([1.0001, 1.0], [1.0, 1.001], [1.0, 1.0], [0.0, 0.0], True),
+        ([0.01, 1e6], [0.0, 1e6 + 1000.0], [0.0, 1e6], [0.0, 0.0], False),
+        ([1.01, 1.0], [1.0, 1.001], [1.0, 1.0], [0.0, 0.0], False),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
-def test_how_near_a_result_must_be(actual, eager, truth, near, dtype):
+def test_how_near_a_result_must_be(actual, eager, truth, errors, near, dtype):
     found = is_as_near(
         torch.tensor(actual).to(dtype),
         torch.tensor(eager).to(dtype),
         torch.tensor(truth, dtype=torch.float64).to(dtype.to_complex() if dtype.is_complex else torch.float64),
+        torch.tensor(errors, dtype=torch.float64),
     )
     assert found == near
 
@@ -153,3 +159,42 @@ def test_what_rounding_the_inputs_costs_is_allowed(actual, operand, near):
     true = calls._measure(call)
     eager = calls.run_in_eager(call)[0]
     assert is_as_near(torch.tensor([actual]), eager, true.truth[0], true.errors[0]) == near
+
+
+JUMPS = [
+    ("floor", torch.floor, [1.0, 2.0, -3.0, 0.25]),
+    ("the way a half is rounded", torch.round, [0.5, 1.5, -2.5, 0.25]),
+    ("remainder of a multiple", lambda x: torch.remainder(x, 0.5), [1.0, 1.5, -2.0, 3.5]),
+    ("fmod of a multiple", lambda x: torch.fmod(x, 0.5), [1.0, 1.5, -2.0, 3.5]),
+    ("a comparison", lambda x: (x >= 1.0).to(x.dtype), [1.0, 1.0, 1.0, 2.0]),
+    ("floor of a quotient", lambda x: torch.floor(x / 3.0), [3.0, 6.0, 9.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("function", "values"), [jump[1:] for jump in JUMPS], ids=[jump[0] for jump in JUMPS])
+def test_a_jump_is_no_rounding_error(function, values, dtype):
+    """An input that is exactly where a function jumps is exactly there: the other side of the jump is wrong."""
+    true = calls._measure(Call(function, (torch.tensor(values, dtype=dtype),)))
+    assert float(true.errors[0].max()) <= 16 * torch.finfo(dtype).eps * max(map(abs, values))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_among_equals_is_no_rounding_error(dtype):
+    x = torch.tensor([1.0, 1.0, 0.5], dtype=dtype, requires_grad=True)
+    true = calls._measure(Call(torch.amax, (x, 0), backward=True))
+    assert float(true.errors[0].max()) <= 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_rounding_the_steps_costs_is_allowed(dtype):
+    """Of a saturated softmax the gradient is a difference of nearly equal numbers, though no input is rounded."""
+    x = torch.tensor([[30.0, 15.0, 0.0]], dtype=dtype, requires_grad=True)
+    weight = torch.tensor([[1000.0, 1.0, 3.0]], dtype=dtype)
+    true = calls._measure(Call(lambda x: torch.softmax(x, -1) * weight, (x,), backward=True))
+    assert float(true.errors[0][0, 0]) > 10 * torch.finfo(dtype).eps * float(true.truth[0][0, 0].abs())
+
+
+def test_what_is_not_reached_by_any_rounding_has_no_error():
+    true = calls._measure(Call(lambda x: torch.cat([x, torch.zeros(2)]), (torch.ones(2),)))
+    assert true.errors[0][2:].tolist() == [0.0, 0.0]
