@@ -620,7 +620,42 @@ ARGUMENTS: Mapping[str, Entry] = {
         "spacing": [draw.uniform(5).cumsum(0)],
         "dim": 1,
     },
+    # Rows one after another.
+    "_jagged_to_padded_dense_forward": lambda draw: {
+        "values": draw.normal(7, 4),
+        "offsets": [torch.tensor([0, 2, 2, 7])],
+        "max_lengths": [4],
+        "padding_value": -1.5,
+    },
+    "_padded_dense_to_jagged_forward": lambda draw: {
+        "dense": draw.normal(3, 4, 2),
+        "offsets": [torch.tensor([0, 2, 2, 6])],
+    },
+    "_transform_bias_rescale_qkv": lambda draw: {
+        "qkv": draw.normal(2, 3, 12),
+        "qkv_bias": draw.normal(12),
+        "num_heads": 2,
+    },
+    # Rows of a sparse matrix, which eager does not check.
+    "_convert_indices_from_coo_to_csr": lambda draw: {"self": torch.tensor([0, 0, 2, 3, 3, 3]), "size": 5},
+    "_convert_indices_from_csr_to_coo": lambda draw: {
+        "crow_indices": torch.tensor([[0, 2, 2, 3], [0, 0, 1, 3]]),
+        "col_indices": draw.integers(4, 2, 3),
+    },
     # Shapes and places.
+    "one_hot": lambda draw: {"self": draw.integers(5, 3, 2), "num_classes": 5},
+    # Of the places, not of the number of parts: that many results a graph cannot have.
+    "tensor_split.tensor_indices_or_sections": lambda draw: {
+        "self": draw.normal(7, 3),
+        "tensor_indices_or_sections": torch.tensor([2, 5]),
+    },
+    # What it writes into the running statistics its schema does not say.
+    "batch_norm_update_stats": lambda draw: {
+        "input": draw.normal(4, 3, 5),
+        "running_mean": None,
+        "running_var": None,
+        "momentum": 0.1,
+    },
     "count_nonzero.dim_IntList_out": lambda draw: {"self": draw.integers(2, 3, 4), "dim": [0]},
     # Whose memory the result shows it does not ask.
     "_reshape_alias": lambda draw: {"self": draw.normal(3, 4), "size": [4, 3], "stride": [3, 1]},
