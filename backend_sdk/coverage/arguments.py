@@ -238,6 +238,27 @@ def _with_cells(given: dict[str, Any], draw: Draw) -> dict[str, Any]:
     return {**given, "hx": [given["hx"], draw.normal(*given["hx"].shape)]}
 
 
+def _packed(draw: Draw) -> dict[str, Any]:
+    """Three sequences of at most four steps, of four values: eight rows."""
+    return {"data": draw.normal(8, 4), "batch_sizes": torch.tensor([3, 3, 1, 1]), "batch_first": True}
+
+
+def _packed_layer(draw: Draw, gates: int) -> dict[str, Any]:
+    """Two recurrent layers, both ways, over packed sequences: 4 inputs, 4 hidden each way."""
+    wide = [(4 * gates, 4), (4 * gates, 4), (4 * gates,), (4 * gates,)]
+    deep = [(4 * gates, 8), *wide[1:]]
+    return {
+        **_without(_packed(draw), "batch_first"),
+        "hx": draw.normal(4, 3, 4),
+        "params": [draw.normal(*shape) for shapes in (wide, wide, deep, deep) for shape in shapes],
+        "has_biases": True,
+        "num_layers": 2,
+        "dropout": 0.0,
+        "train": False,
+        "bidirectional": True,
+    }
+
+
 def _mkldnn_rnn_layer(draw: Draw) -> dict[str, Any]:
     """One direction of an LSTM, which is mode 2."""
     layer = _layer(draw, 4)
@@ -499,6 +520,24 @@ ARGUMENTS: Mapping[str, Entry] = {
     },
     "fused_moving_avg_obs_fake_quant": _observed,
     "_fused_moving_avg_obs_fq_helper": _observed,
+    # Lists of tensors with a factor each.
+    **dict.fromkeys(
+        (
+            f"_foreach_{op}{overload}"
+            for op in ("addcdiv", "addcmul")
+            for overload in (".Tensor", "_.Tensor", ".Tensor_out")
+        ),
+        lambda draw: {
+            **{name: [draw.normal(3, 4), draw.normal(5)] for name in ("self", "tensor1")},
+            "tensor2": [draw.uniform(3, 4), draw.uniform(5)],
+            "scalars": torch.tensor([0.5, -2.0]),
+        },
+    ),
+    "_rowwise_prune": lambda draw: {
+        "weight": draw.normal(4, 3),
+        "mask": torch.tensor([True, False, True, True]),
+        "compressed_indices_dtype": torch.int32,
+    },
     # Optimizers.
     "_fused_adam": _adam,
     "_fused_adamw": _adam,
@@ -620,6 +659,22 @@ ARGUMENTS: Mapping[str, Entry] = {
         "spacing": [draw.uniform(5).cumsum(0)],
         "dim": 1,
     },
+    # Packed sequences.
+    "_pack_padded_sequence": lambda draw: {
+        "input": draw.normal(3, 5, 4),
+        "lengths": torch.tensor([4, 2, 2]),
+        "batch_first": True,
+    },
+    "_pack_padded_sequence_backward": lambda draw: {
+        **_packed(draw),
+        "grad": draw.normal(8, 4),
+        "input_size": [3, 5, 4],
+    },
+    "_pad_packed_sequence": lambda draw: {**_packed(draw), "padding_value": -1.5, "total_length": 6},
+    "lstm.data": lambda draw: _with_cells(_packed_layer(draw, 4), draw),
+    "gru.data": lambda draw: _packed_layer(draw, 3),
+    "rnn_tanh.data": lambda draw: _packed_layer(draw, 1),
+    "rnn_relu.data": lambda draw: _packed_layer(draw, 1),
     # Rows one after another.
     "_jagged_to_padded_dense_forward": lambda draw: {
         "values": draw.normal(7, 4),

@@ -135,6 +135,13 @@ KNOWN: tuple[Known, ...] = (
         ("overload",),
     ),
     *_all(
+        Reason.NOT_YET,
+        "functionalization calls the functional overload itself, of which torch's own fake kernel gives packed rows "
+        "the shape of one sequence",
+        "aten._pack_padded_sequence.out",
+        ("overload",),
+    ),
+    *_all(
         Reason.STORAGE,
         "torch cannot trace the overload: its own kernel takes the memory of a tensor apart from it",
         "aten.set_.source_Tensor_storage_offset",

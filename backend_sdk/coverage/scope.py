@@ -117,12 +117,6 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     ),
     _rows(
         Reason.NOT_YET,
-        "torch cannot trace it: the kernel asks that the numbers of its last argument be on the CPU, where no traced "
-        "tensor is; the overloads with a number for each tensor reach the contract",
-        "_foreach_addcdiv.Tensor* _foreach_addcmul.Tensor*",
-    ),
-    _rows(
-        Reason.NOT_YET,
         "torch cannot trace it: its rule for views refuses one that is made of two tensors",
         "slice_inverse.*",
     ),
@@ -168,16 +162,6 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         "_add_batch_dim.* _remove_batch_dim.*",
     ),
     _rows(Reason.TEST, "serves torch's own tests", "_test_* _foobar.*"),
-    _rows(
-        Reason.DATA,
-        "the size of the result depends on the data, which torch's own kernel reads while it is traced",
-        "_pack_padded_sequence* _pad_packed_sequence.* _rowwise_prune.*",
-    ),
-    _rows(
-        Reason.DATA,
-        "takes a packed sequence: torch's own kernel cuts it by sizes that it reads off a tensor while it is traced",
-        "lstm.data gru.data rnn_tanh.data rnn_relu.data",
-    ),
     _rows(
         Reason.DATA,
         "gives a bool of the host's, which no traced graph can hold; torch.equal and torch.allclose within "

@@ -17,7 +17,7 @@ aten = torch.ops.aten
 @pytest.mark.parametrize(
     "tell",
     [
-        lambda x: aten._assert_tensor_metadata.default(x, torch.Size([2, 3]), (3, 1), torch.float32),
+        lambda x: aten._assert_tensor_metadata.default(x, dtype=torch.float32, layout=torch.strided),
         lambda x: aten.sym_constrain_range.default(3, min=1, max=5),
         lambda x: aten.sym_constrain_range_for_size.default(3, min=1, max=5),
     ],
