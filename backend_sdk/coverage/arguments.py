@@ -666,7 +666,7 @@ ARGUMENTS: Mapping[str, Entry] = {
         "batch_first": True,
     },
     "_pack_padded_sequence_backward": lambda draw: {
-        **_packed(draw),
+        **_without(_packed(draw), "data"),
         "grad": draw.normal(8, 4),
         "input_size": [3, 5, 4],
     },
