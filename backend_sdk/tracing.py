@@ -2,9 +2,10 @@
 
 torch's own `torch.allclose`, `torch.equal`, `torch.cov`, `torch.corrcoef`, `torch.linalg.lstsq`,
 `torch.nn.functional.one_hot` (without ``num_classes``), `torch.nn.functional.gaussian_nll_loss` and
-`torch.nn.functional.ctc_loss` read a number off a tensor within torch's own code, or have no meta function. Dynamo
-breaks the graph at them, and `torch.export` refuses them. Within `traceable` the same calls are made of functions that
-both can trace, with the same results::
+`torch.nn.functional.ctc_loss` read a number off a tensor within torch's own code, or have no meta function. So do
+packed sequences, ``torch._rowwise_prune``, and ``torch._foreach_addcdiv`` and ``torch._foreach_addcmul`` with their
+factors in a tensor. Dynamo breaks the graph at them, and `torch.export` refuses them. Within `traceable` the same calls
+are made of functions that both can trace, with the same results::
 
     torch._dynamo.config.capture_scalar_outputs = True
     with backend_sdk.traceable():
@@ -23,7 +24,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from backend_sdk import packed_sequences
+from backend_sdk.torch_compat import reads_numbers
 from backend_sdk.torch_compat.checks import assert_true
+from backend_sdk.torch_compat.ops import aten
 
 
 class traceable(TorchFunctionMode):
@@ -41,6 +45,10 @@ class traceable(TorchFunctionMode):
     - `torch.nn.functional.ctc_loss` that is infinite, as no path fits, has a gradient of zero; eager's is NaN without
       ``zero_infinity``. Where ``log_probs`` is minus infinity, one gradient may be NaN and the other finite.
     - `torch.cov` does not warn of too few observations.
+    - Packed sequences: `torch.export` captures them. Dynamo skips `torch.nn.utils.rnn.pack_padded_sequence` and
+      `pad_packed_sequence`, and shows no mode torch's private functions. Of a packed sequence that comes from outside,
+      it compiles `torch.nn.LSTM` (with ``torch._dynamo.config.allow_rnn``). `torch.nn.GRU` and `torch.nn.RNN` compare
+      the first batch size with the state's in Python, which no tracing passes: call `torch.gru` and its like.
     """
 
     def __torch_function__(
@@ -313,7 +321,91 @@ def _unique_consecutive(
     return torch.unique_consecutive(input, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
 
 
+def _recurrent(of_padded: Callable[..., Any], of_packed: Callable[..., Any]) -> Callable[..., Any]:
+    """A recurrent layer, which torch calls by position with batch sizes behind the data where these are packed."""
+
+    def run(data: torch.Tensor, second: Any, third: Any, *settings: Any) -> Any:
+        packed_rows = isinstance(third, torch.Tensor) or isinstance(settings[0], (list, tuple))
+        return (of_packed if packed_rows else of_padded)(data, second, third, *settings)
+
+    return run
+
+
+# addcdiv or addcmul of one tensor of a list, in place or not: (self, tensor1, tensor2) -> result.
+_OfOne = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _each(of_one: _OfOne, self: Any, tensor1: Any, tensor2: Any, scalars: torch.Tensor) -> list[torch.Tensor]:
+    """``of_one`` for each of a list of tensors, with a factor each: int, float or complex numbers ``scalars[n]``."""
+    if scalars.dim() != 1 or len(scalars) != len(self):
+        raise RuntimeError(f"a list of {len(self)} tensors takes as many factors, not {_described(scalars)}")
+    return [
+        of_one(one, factor * left, right)
+        for one, left, right, factor in zip(self, tensor1, tensor2, scalars.unbind(), strict=True)
+    ]
+
+
+def _function_of_lists(op: Callable[..., Any], of_one: _OfOne, *, writes: bool) -> Callable[..., Any]:
+    """torch's function of lists; with the factors in a tensor, that of one for each."""
+
+    def run(self: Any, tensor1: Any, tensor2: Any, *rest: Any, **named: Any) -> Any:
+        given = [*rest, *named.values()]
+        if len(given) != 1 or not isinstance(given[0], torch.Tensor):
+            return op(self, tensor1, tensor2, *rest, **named)
+        found = _each(of_one, self, tensor1, tensor2, given[0])
+        return self if writes else found
+
+    return run
+
+
+def _overloads_of_lists(name: str, op: Any, in_place: Any, of_one: _OfOne, within: _OfOne) -> dict[Any, Any]:
+    """The overloads of an op of lists that take the factors in a tensor."""
+
+    def run(self: Any, tensor1: Any, tensor2: Any, scalars: torch.Tensor) -> list[torch.Tensor]:
+        return _each(of_one, self, tensor1, tensor2, scalars)
+
+    def write(self: Any, tensor1: Any, tensor2: Any, scalars: torch.Tensor) -> None:
+        _each(within, self, tensor1, tensor2, scalars)
+
+    def fill(self: Any, tensor1: Any, tensor2: Any, scalars: torch.Tensor, *, out: Any) -> None:
+        for one, result in zip(out, run(self, tensor1, tensor2, scalars), strict=True):
+            one.copy_(result)
+
+    run.__name__ = write.__name__ = fill.__name__ = name
+    return {op.Tensor: run, in_place.Tensor: write, op.Tensor_out: fill}
+
+
+# What takes the place of an overload that is called as itself, by overload.
+OVERLOADS: Mapping[Any, Callable[..., Any]] = {
+    aten._pack_padded_sequence.default: packed_sequences.pack,
+    aten._pack_padded_sequence_backward.default: packed_sequences.pack_backward,
+    aten._pad_packed_sequence.default: packed_sequences.pad,
+    aten.lstm.data: packed_sequences.lstm,
+    aten.gru.data: packed_sequences.gru,
+    aten.rnn_tanh.data: packed_sequences.rnn_tanh,
+    aten.rnn_relu.data: packed_sequences.rnn_relu,
+    aten._rowwise_prune.default: packed_sequences.prune_rows,
+    **_overloads_of_lists(
+        "addcdiv", aten._foreach_addcdiv, aten._foreach_addcdiv_, torch.addcdiv, torch.Tensor.addcdiv_
+    ),
+    **_overloads_of_lists(
+        "addcmul", aten._foreach_addcmul, aten._foreach_addcmul_, torch.addcmul, torch.Tensor.addcmul_
+    ),
+}
+
 _SUBSTITUTES: Mapping[Any, Callable[..., Any]] = {
+    **OVERLOADS,
+    reads_numbers.PACK: packed_sequences.pack,
+    reads_numbers.PAD: packed_sequences.pad,
+    reads_numbers.PRUNE_ROWS: packed_sequences.prune_rows,
+    torch.lstm: _recurrent(torch.lstm, packed_sequences.lstm),
+    torch.gru: _recurrent(torch.gru, packed_sequences.gru),
+    torch.rnn_tanh: _recurrent(torch.rnn_tanh, packed_sequences.rnn_tanh),
+    torch.rnn_relu: _recurrent(torch.rnn_relu, packed_sequences.rnn_relu),
+    reads_numbers.ADDCDIV: _function_of_lists(reads_numbers.ADDCDIV, torch.addcdiv, writes=False),
+    reads_numbers.ADDCDIV_: _function_of_lists(reads_numbers.ADDCDIV_, torch.Tensor.addcdiv_, writes=True),
+    reads_numbers.ADDCMUL: _function_of_lists(reads_numbers.ADDCMUL, torch.addcmul, writes=False),
+    reads_numbers.ADDCMUL_: _function_of_lists(reads_numbers.ADDCMUL_, torch.Tensor.addcmul_, writes=True),
     torch.allclose: _allclose,
     torch.Tensor.allclose: _allclose,
     torch.equal: _equal,

@@ -238,6 +238,27 @@ def _with_cells(given: dict[str, Any], draw: Draw) -> dict[str, Any]:
     return {**given, "hx": [given["hx"], draw.normal(*given["hx"].shape)]}
 
 
+def _packed(draw: Draw) -> dict[str, Any]:
+    """Three sequences of at most four steps, of four values: eight rows."""
+    return {"data": draw.normal(8, 4), "batch_sizes": torch.tensor([3, 3, 1, 1]), "batch_first": True}
+
+
+def _packed_layer(draw: Draw, gates: int) -> dict[str, Any]:
+    """Two recurrent layers, both ways, over packed sequences: 4 inputs, 4 hidden each way."""
+    wide = [(4 * gates, 4), (4 * gates, 4), (4 * gates,), (4 * gates,)]
+    deep = [(4 * gates, 8), *wide[1:]]
+    return {
+        **_without(_packed(draw), "batch_first"),
+        "hx": draw.normal(4, 3, 4),
+        "params": [draw.normal(*shape) for shapes in (wide, wide, deep, deep) for shape in shapes],
+        "has_biases": True,
+        "num_layers": 2,
+        "dropout": 0.0,
+        "train": False,
+        "bidirectional": True,
+    }
+
+
 def _mkldnn_rnn_layer(draw: Draw) -> dict[str, Any]:
     """One direction of an LSTM, which is mode 2."""
     layer = _layer(draw, 4)
@@ -499,6 +520,24 @@ ARGUMENTS: Mapping[str, Entry] = {
     },
     "fused_moving_avg_obs_fake_quant": _observed,
     "_fused_moving_avg_obs_fq_helper": _observed,
+    # Lists of tensors with a factor each.
+    **dict.fromkeys(
+        (
+            f"_foreach_{op}{overload}"
+            for op in ("addcdiv", "addcmul")
+            for overload in (".Tensor", "_.Tensor", ".Tensor_out")
+        ),
+        lambda draw: {
+            **{name: [draw.normal(3, 4), draw.normal(5)] for name in ("self", "tensor1")},
+            "tensor2": [draw.uniform(3, 4), draw.uniform(5)],
+            "scalars": torch.tensor([0.5, -2.0]),
+        },
+    ),
+    "_rowwise_prune": lambda draw: {
+        "weight": draw.normal(4, 3),
+        "mask": torch.tensor([True, False, True, True]),
+        "compressed_indices_dtype": torch.int32,
+    },
     # Optimizers.
     "_fused_adam": _adam,
     "_fused_adamw": _adam,
@@ -620,7 +659,58 @@ ARGUMENTS: Mapping[str, Entry] = {
         "spacing": [draw.uniform(5).cumsum(0)],
         "dim": 1,
     },
+    # Packed sequences.
+    "_pack_padded_sequence": lambda draw: {
+        "input": draw.normal(3, 5, 4),
+        "lengths": torch.tensor([4, 2, 2]),
+        "batch_first": True,
+    },
+    "_pack_padded_sequence_backward": lambda draw: {
+        **_without(_packed(draw), "data"),
+        "grad": draw.normal(8, 4),
+        "input_size": [3, 5, 4],
+    },
+    "_pad_packed_sequence": lambda draw: {**_packed(draw), "padding_value": -1.5, "total_length": 6},
+    "lstm.data": lambda draw: _with_cells(_packed_layer(draw, 4), draw),
+    "gru.data": lambda draw: _packed_layer(draw, 3),
+    "rnn_tanh.data": lambda draw: _packed_layer(draw, 1),
+    "rnn_relu.data": lambda draw: _packed_layer(draw, 1),
+    # Rows one after another.
+    "_jagged_to_padded_dense_forward": lambda draw: {
+        "values": draw.normal(7, 4),
+        "offsets": [torch.tensor([0, 2, 2, 7])],
+        "max_lengths": [4],
+        "padding_value": -1.5,
+    },
+    "_padded_dense_to_jagged_forward": lambda draw: {
+        "dense": draw.normal(3, 4, 2),
+        "offsets": [torch.tensor([0, 2, 2, 6])],
+    },
+    "_transform_bias_rescale_qkv": lambda draw: {
+        "qkv": draw.normal(2, 3, 12),
+        "qkv_bias": draw.normal(12),
+        "num_heads": 2,
+    },
+    # Rows of a sparse matrix, which eager does not check.
+    "_convert_indices_from_coo_to_csr": lambda draw: {"self": torch.tensor([0, 0, 2, 3, 3, 3]), "size": 5},
+    "_convert_indices_from_csr_to_coo": lambda draw: {
+        "crow_indices": torch.tensor([[0, 2, 2, 3], [0, 0, 1, 3]]),
+        "col_indices": draw.integers(4, 2, 3),
+    },
     # Shapes and places.
+    "one_hot": lambda draw: {"self": draw.integers(5, 3, 2), "num_classes": 5},
+    # Of the places, not of the number of parts: that many results a graph cannot have.
+    "tensor_split.tensor_indices_or_sections": lambda draw: {
+        "self": draw.normal(7, 3),
+        "tensor_indices_or_sections": torch.tensor([2, 5]),
+    },
+    # What it writes into the running statistics its schema does not say.
+    "batch_norm_update_stats": lambda draw: {
+        "input": draw.normal(4, 3, 5),
+        "running_mean": None,
+        "running_var": None,
+        "momentum": 0.1,
+    },
     "count_nonzero.dim_IntList_out": lambda draw: {"self": draw.integers(2, 3, 4), "dim": [0]},
     # Whose memory the result shows it does not ask.
     "_reshape_alias": lambda draw: {"self": draw.normal(3, 4), "size": [4, 3], "stride": [3, 1]},

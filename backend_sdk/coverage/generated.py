@@ -41,7 +41,17 @@ _RELATED = {
 }
 
 # Ops whose values eager leaves undefined: only their types are compared.
-UNDEFINED = frozenset({"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"})
+UNDEFINED = frozenset(
+    {
+        "_make_dep_token",
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+    }
+)
 
 # So are those of results that are not unique, or that eager computes to three digits only.
 _TYPES_ONLY = UNDEFINED | {

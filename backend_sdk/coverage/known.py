@@ -107,7 +107,10 @@ KNOWN: tuple[Known, ...] = (
     *_all(
         Reason.NOT_YET,
         "torch cannot functionalize the overload: its schema says that a result is an argument, and no kernel for it",
-        "aten.polygamma_.default aten.resize.out aten._slow_conv2d_backward.grad_input",
+        """
+        aten.polygamma_.default aten.resize.out aten._slow_conv2d_backward.grad_input aten.lift.out
+        aten.set.source_Tensor_out
+        """,
         ("overload",),
     ),
     *_all(
@@ -130,6 +133,26 @@ KNOWN: tuple[Known, ...] = (
         "torch cannot trace the out= overload: it makes a signature of the schema, and from is a keyword of Python",
         "aten.uniform.out",
         ("overload",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "functionalization calls the functional overload itself, of which torch's own fake kernel gives packed rows "
+        "the shape of one sequence",
+        "aten._pack_padded_sequence.out",
+        ("overload",),
+    ),
+    *_all(
+        Reason.STORAGE,
+        "torch cannot trace the overload: its own kernel takes the memory of a tensor apart from it",
+        "aten.set_.source_Tensor_storage_offset",
+        ("overload",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "torch's own fake kernel gives a token of the default dtype, whatever dtype is asked for",
+        "aten._make_dep_token.default",
+        ("overload",),
+        other_numbers=True,
     ),
     *_all(
         Reason.DATA,

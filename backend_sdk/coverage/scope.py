@@ -47,88 +47,115 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         _indices.* _values.* indices.* values.* _indices_copy.* _values_copy.* indices_copy.* values_copy.*
         c*ol_indices.* c*ol_indices_copy.* crow_indices.* crow_indices_copy.* row_indices.* row_indices_copy.*
         _nnz.* _dimI.* _dimV.* dense_dim.* _spdiags.* _spsolve.* hspmm.* copy_sparse_to_sparse.* smm.*
-        sspaddmm.* resize_as_sparse.* _convert_indices_from_coo_to_csr.* _convert_indices_from_csr_to_coo.*
+        sspaddmm.* resize_as_sparse.*
         _embedding_bag_sparse_backward.* embedding_sparse_backward.* _gather_sparse_backward.*
-        _validate_* _to_dense.* to_dense.* to_dense_backward.* to_sparse_*
+        _validate_* _to_dense.* to_sparse_*
         """,
     ),
     _rows(
         Reason.NESTED,
         "takes, makes or asks about a nested tensor",
-        """
-        _nested_* to_padded_tensor.* _jagged_to_padded_dense_forward.* _padded_dense_to_jagged_forward.*
-        _transform_bias_rescale_qkv.* nested_to_padded_tensor.*
-        """,
+        "_nested_* to_padded_tensor.* nested_to_padded_tensor.*",
     ),
     _rows(
         Reason.QUANTIZED,
         "takes or makes a tensor with a quantizer, or weights in a packed format; the dialect has plain dtypes",
         """
-        quantize_per_* quantized_* q_* qscheme.* int_repr.* dequantize.* _empty_affine_quantized.*
+        quantize_per_* quantized_* q_* qscheme.* int_repr.* dequantize.tensors* _empty_affine_quantized.*
         _empty_per_channel_affine_quantized.* empty_quantized.* _make_per_* _convert_weight_to_* _weight_int4*
-        _dyn_quant_* fbgemm_* _mixed_dtypes_linear.*
-        _saturate_weight_to_fp16.* _wrapped_* *_quantized.* *.quantized
+        _dyn_quant_* fbgemm_linear_fp16_weight* fbgemm_linear_int8_* fbgemm_pack_* _mixed_dtypes_linear.*
+        _wrapped_* *_quantized.* *.quantized
         """,
     ),
     _rows(
         Reason.VENDOR,
-        "calls one library of one vendor; the portable op of the same computation is in the contract",
+        "calls or asks about one library of one vendor; the portable op of the same computation is in the contract",
         """
-        _cudnn_* cudnn_* _use_cudnn_* miopen_* _use_miopen_* mkldnn_* _mkldnn_* to_mkldnn* _mps_* mps_*
-        _lstm_mps.* lstm_mps_backward.* _nnpack_* _nnpack_available.*
+        _cudnn_* cudnn_* _use_cudnn_* miopen_* _use_miopen_* mkldnn_* _mkldnn_* to_mkldnn.* _mps_* mps_*
+        _lstm_mps.* lstm_mps_backward.* _nnpack_*
         _scaled_dot_product_attention_math_for_mps.* _scaled_dot_product_cudnn_* _efficient_attention_*
-        _flash_attention_* _triton_* _cufft_* _fused_sdp_choice.* is_vulkan_available.* _fill_mem_eff_dropout_mask_.*
+        _flash_attention_* _triton_* _cufft_* is_vulkan_available.* _fill_mem_eff_dropout_mask_.*
         """,
     ),
     _rows(
         Reason.VENDOR,
-        "hands on the state of a device's random generator",
+        "has no CPU kernel, and hands on the state of a device's random generator",
         "_scaled_dot_product_flash_attention.* _scaled_dot_product_flash_attention_backward.*",
-    ),
-    _rows(
-        Reason.NOT_YET,
-        "writes into running statistics, of which its schema says nothing: a captured graph loses what it writes",
-        "batch_norm_update_stats.*",
     ),
     _rows(
         Reason.DEVICE,
         "has neither a CPU kernel nor a shape rule for dense tensors, so that no graph of them can show it",
         """
         matmul_backward.* max_pool2d_backward.* native_norm.* _conv_depthwise2d.* conv_depthwise3d.*
-        convolution_overrideable.* convolution_backward_overrideable.* batch_norm_elemt.* batch_norm_gather_*
+        batch_norm_elemt.* batch_norm_gather_*
         batch_norm_stats.* batch_norm_backward_elemt.* batch_norm_backward_reduce.* _thnn_fused_gru_cell*
-        _scaled_grouped_mm*
+        _scaled_grouped_mm_v2.*
+        """,
+    ),
+    _rows(
+        Reason.DEVICE,
+        "has no CPU kernel: there is nothing to compare with",
+        "_scaled_grouped_mm.* _philox_*",
+    ),
+    _rows(
+        Reason.DEVICE,
+        "stands for what a device outside of torch registers: torch's own kernel only raises",
+        "convolution_overrideable.* convolution_backward_overrideable.*",
+    ),
+    _rows(
+        Reason.DEVICE,
+        "for XLA only",
+        "_propagate_xla_data.*",
+    ),
+    _rows(
+        Reason.NOT_YET,
+        "torch cannot trace it: the kernel reads or writes the memory of a tensor, which a traced one does not have",
+        """
+        _grid_sampler_2d_cpu_fallback* _saturate_weight_to_fp16.* fbgemm_linear_quantize_weight.* _sobol_engine_*
+        _shape_as_tensor.* _reshape_from_tensor.*
         """,
     ),
     _rows(
         Reason.NOT_YET,
-        "torch cannot trace it: the kernel reads the memory of its operands, which a traced tensor does not have",
-        "_grid_sampler_2d_cpu_fallback*",
+        "torch cannot trace it: its rule for views refuses one that is made of two tensors",
+        "slice_inverse.*",
+    ),
+    _rows(
+        Reason.STORAGE,
+        "says which kernel of attention torch would take for these arguments: a number of the host's",
+        "_fused_sdp_choice.*",
+    ),
+    _rows(
+        Reason.STORAGE,
+        "takes the memory of a tensor apart from it, which values do not have",
+        "set.source_Storage*",
     ),
     _rows(
         Reason.STORAGE,
         "asks about or changes memory, device or layout, which values do not have",
         """
-        _copy_from.* _copy_from_and_resize.* _has_same_storage_numel.* _lazy_clone.* _pin_memory.* is_pinned.*
-        pin_memory.* _resize_output.* resize_as.* set.* set_data.* is_set_to.* from_file.* record_stream.*
-        shallow_copy_data.* _debug_has_internal_overlap.* _has_compatible_shallow_copy_type.* storage_offset.*
-        sym_storage_offset.* stride.* sym_stride.* size.* sym_size.* numel.* sym_numel.* dim.* _version.*
-        data.* is_contiguous.* sym_is_contiguous.* is_same_size.* output_nr.* _cast_* slice_inverse.* lift*.*
-        _shape_as_tensor.* _dim_arange.* _reshape_from_tensor.* _new_zeros_with_same_feature_meta.*
-        _reshape_alias_copy.* _assert_tensor_metadata.* result_type.* can_cast.* promote_types.* _empty_per*.*
-        get_device.* is_floating_point.* is_complex.* is_signed.* is_conj.* is_neg.* _is_zerotensor.*
-        is_inference.* is_distributed.* _nnpack*.* type_as.* _autocast_*.* is_leaf.* retains_grad.*
+        _copy_from.* _copy_from_and_resize.* _has_same_storage_numel.* _pin_memory.* is_pinned.* pin_memory.*
+        _resize_output.* set_data.* is_set_to.* from_file.* record_stream.* shallow_copy_data.*
+        _debug_has_internal_overlap.* _has_compatible_shallow_copy_type.* storage_offset.* sym_storage_offset.*
+        stride.* sym_stride.* _version.* is_contiguous.* sym_is_contiguous.* output_nr.* _empty_per*.* get_device.*
+        is_conj.* is_neg.* _is_zerotensor.* is_inference.* is_distributed.* is_leaf.* retains_grad.*
         """,
     ),
     _rows(
-        Reason.AUTOGRAD,
-        "steers autograd and computes nothing",
+        Reason.STORAGE,
+        "asks for a shape or a dtype: a constant, or a size, by the time that a graph is captured",
         """
-        _fw_primal* _make_dual* _unpack_dual.* retain_grad.* requires_grad.* _backward.* detach_copy.*
-        _foreach_copy.* _make_dep_token.* _print.* _propagate_xla_data.* sym_constrain_range*
-        _functional_sym_* _is_any_true.* _is_all_true.* _test_autograd* get_gradients.*
+        size.* sym_size.* numel.* sym_numel.* dim.* is_same_size.* result_type.* can_cast.* promote_types.*
+        is_floating_point.* is_complex.* is_signed.*
         """,
     ),
+    _rows(Reason.STORAGE, "prints a text on the host: no tensor goes in or comes out", "_print.*"),
+    _rows(
+        Reason.AUTOGRAD,
+        "steers autograd and computes nothing",
+        "_fw_primal* _make_dual* _unpack_dual.* retain_grad.* requires_grad.* _backward.*",
+    ),
+    _rows(Reason.AUTOGRAD, "hands out what distributed autograd has gathered, by tensor", "get_gradients.*"),
     _rows(
         Reason.AUTOGRAD,
         "wraps a tensor for vmap, which captured graphs do not show",
@@ -137,37 +164,19 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
     _rows(Reason.TEST, "serves torch's own tests", "_test_* _foobar.*"),
     _rows(
         Reason.DATA,
-        "the size of the result depends on the data, which torch's own kernel reads while it is traced",
-        """
-        _foreach_addcdiv.Tensor* _foreach_addcmul.Tensor* _pack_padded_sequence* _pad_packed_sequence.*
-        _rowwise_prune.*
-        """,
-    ),
-    _rows(
-        Reason.DATA,
-        "takes a packed sequence: torch's own kernel cuts it by sizes that it reads off a tensor while it is traced",
-        "lstm.data gru.data rnn_tanh.data rnn_relu.data",
-    ),
-    _rows(
-        Reason.DATA,
-        "how many results there are depends on the data",
-        "tensor_split.tensor_indices_or_sections",
-    ),
-    _rows(
-        Reason.DATA,
         "gives a bool of the host's, which no traced graph can hold; torch.equal and torch.allclose within "
         "backend_sdk.traceable() reach the contract",
-        "equal.* allclose.* is_nonzero.* is_same*.*",
+        "equal.* allclose.* is_nonzero.*",
     ),
     _rows(
         Reason.DATA,
         "torch's own kernel reads the data while it is traced, or torch has no meta function; the function of torch "
         "within backend_sdk.traceable() reaches the contract",
-        "cov.* corrcoef.* one_hot.* linalg_lstsq.* _ctc_loss* _use_*ctc* ctc_loss.*",
+        "cov.* corrcoef.* linalg_lstsq.* _ctc_loss* ctc_loss.*",
     ),
     _rows(
         Reason.DATA,
-        "searches on the host, with numbers read off a tensor, for the parameters of a quantizer",
+        "reads numbers off a tensor while it is traced, and branches on them to choose the parameters of a quantizer",
         "_choose_qparams_per_tensor.* choose_qparams_optimized.*",
     ),
     _rows(
@@ -184,12 +193,6 @@ OUT_OF_SCOPE: tuple[OutOfScope, ...] = (
         Reason.NOT_YET,
         "needs the derivative of the incomplete beta function, for which the contract has no op",
         "_dirichlet_grad.*",
-    ),
-    _rows(Reason.DEVICE, "for CUDA only", "_philox_*"),
-    _rows(
-        Reason.STORAGE,
-        "reads memory while it runs, so that torch cannot trace it: quasi-random numbers come from outside of a graph",
-        "_sobol_engine_*",
     ),
     _rows(
         Reason.NOT_YET,

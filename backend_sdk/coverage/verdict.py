@@ -25,6 +25,7 @@ from backend_sdk.torch_compat.overloads import (
     has_torch_rule,
     is_mutable,
 )
+from backend_sdk.tracing import OVERLOADS
 
 
 class Verdict(StrEnum):
@@ -80,6 +81,8 @@ def _of_functional(name: str, op: Any, rules: Mapping[Any, Any]) -> Covered:
         if base in _contract_names():
             return Covered(name, Verdict.COMPOSITE if isinstance(CONTRACT[base], Composite) else Verdict.PRIM, base)
         return Covered(name, Verdict.DECOMPOSED, how)
+    if op in OVERLOADS:
+        return Covered(name, Verdict.DECOMPOSED, f"within backend_sdk.traceable(), by {OVERLOADS[op].__name__}")
     outside = out_of_scope(name)
     if outside is not None:
         return Covered(name, Verdict.OUT_OF_SCOPE, outside.why, outside.reason.value)

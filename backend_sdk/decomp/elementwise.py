@@ -506,7 +506,8 @@ def silu_backward(out: TensorType, grad: Value, x: Value) -> Any:
 # ---- conversion
 
 
-@decomposition(aten._to_copy.default, prims_of_torch.convert_element_type.default)
+# A tensor without a quantizer is dequantized by conversion to float32.
+@decomposition(aten._to_copy.default, aten.dequantize.self, prims_of_torch.convert_element_type.default)
 def to_copy(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
     return cast(x, out.dtype)
 
@@ -516,6 +517,9 @@ def to_copy(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
     aten.clone.default,
     aten.contiguous.default,
     aten.detach.default,
+    aten.detach_copy.default,
+    aten._lazy_clone.default,
+    aten.lift.default,
     aten.lift_fresh.default,
     aten.lift_fresh_copy.default,
     aten.positive.default,
@@ -523,6 +527,11 @@ def to_copy(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
 )
 def same(out: TensorType, x: Value, *_: Any, **__: Any) -> Any:
     return x
+
+
+@decomposition(aten.set.source_Tensor)
+def set_source(out: TensorType, x: Value, source: Value) -> Any:
+    return source
 
 
 @decomposition(aten.copy.default)

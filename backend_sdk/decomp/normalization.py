@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, count, mean, scaled, stretch
 from backend_sdk.spec import SymExpr, TensorType
@@ -254,3 +254,21 @@ def native_batch_norm_backward(
     if output_mask[2]:
         bias_grad = cast(total, parameter)
     return input_grad, weight_grad, bias_grad
+
+
+@decomposition(aten.batch_norm_update_stats.default)
+def batch_norm_update_stats(
+    out: tuple[TensorType, TensorType], x: Value, running_mean: Value | None, running_var: Value | None, momentum: float
+) -> Any:
+    """Mean and variance (divided by the count) of each channel. Running statistics it would write into, of which its
+    schema says nothing.
+    """
+    if running_mean is not None or running_var is not None:
+        return Declined("it writes into running statistics, of which its schema says nothing")
+    if 0 in x.shape:
+        return NotImplemented
+    wide = cast(x, dtypes.compute_dtype(x.dtype))
+    axes = tuple(dim for dim in range(x.ndim) if dim != 1)
+    center = mean(wide, axes)
+    distance = prims.sub(wide, stretch(center, axes, x.shape))
+    return cast(center, out[0].dtype), cast(mean(prims.mul(distance, distance), axes), out[1].dtype)

@@ -75,12 +75,12 @@ def amin(out: TensorType, x: Value, dim: Any = (), keepdim: bool = False) -> Any
     return _reduced(prims.reduce_min, out, x, dim)
 
 
-@decomposition(aten.any.default, aten.any.dim, aten.any.dims)
+@decomposition(aten.any.default, aten.any.dim, aten.any.dims, aten._is_any_true.default)
 def any_(out: TensorType, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
     return _truth_reduced(prims.reduce_max, False, out, x, dim)
 
 
-@decomposition(aten.all.default, aten.all.dim, aten.all.dims)
+@decomposition(aten.all.default, aten.all.dim, aten.all.dims, aten._is_all_true.default)
 def all_(out: TensorType, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
     return _truth_reduced(prims.reduce_min, True, out, x, dim)
 

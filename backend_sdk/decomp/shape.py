@@ -26,6 +26,7 @@ from backend_sdk.torch_compat.ops import aten, prims_of_torch
     aten.reshape.default,
     aten._reshape_copy.default,
     aten._reshape_alias.default,
+    aten._reshape_alias_copy.default,
     aten.squeeze.default,
     aten.squeeze.dim,
     aten.squeeze.dims,
@@ -419,6 +420,9 @@ def ones(out: TensorType, *_: Any, **__: Any) -> Any:
     aten.empty_strided.default,
     aten.new_empty_strided.default,
     aten.empty_permuted.default,
+    aten._make_dep_token.default,
+    aten._new_zeros_with_same_feature_meta.default,
+    aten.set.default,
     prims_of_torch.empty_strided.default,
 )
 def zeros(out: TensorType, *_: Any, **__: Any) -> Any:

@@ -14,9 +14,10 @@ import torch
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import axis_of
 from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import along, cast, constant, mean, scaled, stretch, trailing
-from backend_sdk.spec import Shape, TensorType
+from backend_sdk.spec import Shape, SymExpr, TensorType
 from backend_sdk.spec.symbolic import is_symbolic
 from backend_sdk.torch_compat.ops import aten
 
@@ -193,3 +194,17 @@ def transformer_encoder_layer(
         return prims.add(x, transformed(normalized(x, *second)))
     x = normalized(prims.add(x, attended(x)), *first)
     return normalized(prims.add(x, transformed(x)), *second)
+
+
+@decomposition(aten._transform_bias_rescale_qkv.default)
+def transform_bias_rescale_qkv(out: tuple[TensorType, ...], qkv: Value, qkv_bias: Value, num_heads: int) -> Any:
+    """``qkv[batch, time, 3 * dim]`` and its bias as query, key and value ``[batch, head, time, width]``, the query
+    divided by the square root of ``width``.
+    """
+    batch, heads, time, width = out[0].shape
+    if isinstance(width, SymExpr):
+        return NotImplemented
+    biased = prims.add(qkv, trailing(cast(qkv_bias, qkv.dtype), qkv.shape))
+    parts = prims.permute(prims.reshape(biased, shape=(batch, time, 3, heads, width)), dims=(2, 0, 3, 1, 4))
+    query, key, value = (prims.reshape(slice_axis(parts, 0, at, at + 1), shape=out[at].shape) for at in range(3))
+    return scaled(query, 1 / math.sqrt(width)), key, value

@@ -47,14 +47,6 @@ from backend_sdk.torch_compat.ops import (
 # Why the host runs a call.
 _CHECKS_DATA = "checks the data, and raises as eager does"
 
-# Checks that torch puts around data-dependent sizes. They constrain tracing and compute nothing.
-_TRACING_ONLY = frozenset(
-    {
-        torch.ops.aten.sym_constrain_range.default,
-        torch.ops.aten.sym_constrain_range_for_size.default,
-    }
-)
-
 
 @dataclass
 class Dialect:
@@ -219,8 +211,6 @@ class _Translation:
         target = node.target
         if target is operator.getitem:
             return values[node.args[0]][node.args[1]]  # type: ignore[index]
-        if target in _TRACING_ONLY:
-            return None
         self._correct(node)
         value = node.meta.get("val")
         number = dim_of(value)

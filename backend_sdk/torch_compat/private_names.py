@@ -248,6 +248,48 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "`backend-sdk drift`",
     ),
     PrivateName(
+        "torch._foreach_addcdiv",
+        f"{_HERE}.reads_numbers",
+        "takes factors in a tensor, which its kernel wants on the CPU and a traced one never is",
+        "backend_sdk.traceable: steps of optimizers over lists of tensors",
+    ),
+    PrivateName(
+        "torch._foreach_addcdiv_",
+        f"{_HERE}.reads_numbers",
+        "takes factors in a tensor, which its kernel wants on the CPU and a traced one never is",
+        "backend_sdk.traceable: steps of optimizers over lists of tensors",
+    ),
+    PrivateName(
+        "torch._foreach_addcmul",
+        f"{_HERE}.reads_numbers",
+        "takes factors in a tensor, which its kernel wants on the CPU and a traced one never is",
+        "backend_sdk.traceable: steps of optimizers over lists of tensors",
+    ),
+    PrivateName(
+        "torch._foreach_addcmul_",
+        f"{_HERE}.reads_numbers",
+        "takes factors in a tensor, which its kernel wants on the CPU and a traced one never is",
+        "backend_sdk.traceable: steps of optimizers over lists of tensors",
+    ),
+    PrivateName(
+        "torch._pack_padded_sequence",
+        f"{_HERE}.reads_numbers",
+        "what torch.nn.utils.rnn calls; tracing it reads lengths off a tensor",
+        "backend_sdk.traceable: models that pack sequences",
+    ),
+    PrivateName(
+        "torch._pad_packed_sequence",
+        f"{_HERE}.reads_numbers",
+        "what torch.nn.utils.rnn calls; tracing it reads lengths off a tensor",
+        "backend_sdk.traceable: models that pack sequences",
+    ),
+    PrivateName(
+        "torch._rowwise_prune",
+        f"{_HERE}.reads_numbers",
+        "its kernel reads the mask while it is traced",
+        "backend_sdk.traceable: pruning of rows",
+    ),
+    PrivateName(
         "torch.utils._python_dispatch.TorchDispatchMode",
         f"{_HERE}.rounding",
         "moves the results of each step of a call",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Mapping
 from types import CodeType
 from typing import Any
@@ -85,3 +86,16 @@ def evaluate(source: str, symbols: Mapping[str, int | float]) -> int | float:
 @functools.lru_cache(maxsize=4096)
 def _compiled(source: str) -> CodeType:
     return compile(source, "<symbolic expression>", "eval")
+
+
+def largest(size: Any) -> int:
+    """The largest number that a size can be, by what torch knows of it while it traces; of an int, itself.
+
+    Raises `RuntimeError` for a size that nothing bounds.
+    """
+    if isinstance(size, int):
+        return size
+    bound = size.node.shape_env.bound_sympy(size.node.expr).upper
+    if not bound.is_Integer or int(bound) >= sys.maxsize - 1:
+        raise RuntimeError(f"the size {size} has no bound that torch knows of: nothing can be made in its largest size")
+    return int(bound)
