@@ -151,6 +151,15 @@ def run_in_eager(call: Call) -> list[Any]:
     return _run(call, call.function)
 
 
+def captured(call: Call) -> dict[str, list[str]]:
+    """The overloads that the captured graph of a call holds, with the contract's ops that each becomes, composites kept
+    whole. Raises what the pipeline raises, and `Refused` for an op that does not reach the contract.
+    """
+    reports: list[GraphReport] = []
+    _compiled(call, "counter", True, reports)
+    return _reduced(reports)
+
+
 def _compiled(call: Call, random: str, composites: bool, reports: list[GraphReport]) -> list[Any]:
     backend = ReferenceBackend(composites=composites)
 
