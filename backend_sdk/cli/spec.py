@@ -156,10 +156,18 @@ def publish(
     """
     from backend_sdk.coverage.calls import quiet
     from backend_sdk.coverage.journal import read
+    from backend_sdk.errors import OptionError
     from backend_sdk.published.publish import publish as write
 
     quiet()
-    for path in write(proofs=[read(path) for path in journal or ()], everything=everything):
+    proofs = [read(path) for path in journal or ()]
+    for path, (made_by, _) in zip(journal or (), proofs, strict=True):
+        if "backend" in made_by:
+            raise OptionError(
+                f"the journal {path} is of a proof on the backend {made_by['backend']!r}, whose own rules it shows",
+                hint="publish a proof of the contract: backend-sdk coverage --prove --journal FILE",
+            )
+    for path in write(proofs=proofs, everything=everything):
         console().print(f"wrote {path}", soft_wrap=True)
 
 
