@@ -157,8 +157,8 @@ def judge(
     """The report of a journal.
 
     In a ``whole`` run each known reason must have something to explain, and nothing lack a comparison for no reason.
-    Of a run ``limited`` to some samples no reason is called stale: the sample that fails may be another. Nor is one of a
-    run on a vendor's ``backend``, which may have mended what fails on the contract alone.
+    Of a run ``limited`` to some samples no reason is called stale: the sample that fails may be another. Nor is one
+    of a run on a vendor's ``backend``, which may have mended what fails on the contract alone.
     """
     by_op: dict[str, list[Known]] = {}
     for known in KNOWN:

@@ -119,6 +119,7 @@ class Plugin:
 
     def _checked_rules(self) -> Mapping[Any, Callable[..., Any]]:
         from backend_sdk.decomp.registry import rule_name, signature_fault
+        from backend_sdk.spec import Prim
         from backend_sdk.torch_compat.ops import is_overload, overload_advice
 
         rules: dict[Any, Callable[..., Any]] = {}
@@ -130,6 +131,12 @@ class Plugin:
                     raise self.source.broken(
                         f"sdk_decompositions() has the key {overload!r}, which is not an overload",
                         hint=overload_advice(overload),
+                    )
+                if isinstance(rule, Prim):
+                    raise self.source.broken(
+                        f"sdk_decompositions() gives the op {rule.name} itself as the rule for {overload}: a rule gets "
+                        "the type of the result first, and an op takes operands only",
+                        hint=f"write a function: def rule(out, ...): return prims.{rule.name}(...)",
                     )
                 if not callable(rule):
                     self._refuse("sdk_decompositions", rule, f"a function as the rule for {overload}")
