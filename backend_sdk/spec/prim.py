@@ -80,7 +80,8 @@ class Prim:
     ``shape_rule`` gets operand types and attributes and returns the result's shape, or a list of shapes when
     the op has several results; it raises `DialectError` through `refuse` for operands that do not fit.
     ``structural`` ops shape, convert or make constants: they carry no work of their own. ``doc`` is the
-    reference's docstring.
+    reference's docstring. ``undefined(*operands, **attributes)``, when given, says of an elementwise op for which
+    elements it promises no value: a bool tensor of the result's shape.
     """
 
     kind = "prim"
@@ -98,6 +99,7 @@ class Prim:
         differentiable: bool = True,
         structural: bool = False,
         identity: Callable[..., bool] | None = None,
+        undefined: Callable[..., torch.Tensor] | None = None,
     ) -> None:
         self.reference = reference
         self.name = self.__name__ = self.__qualname__ = reference.__name__
@@ -113,6 +115,7 @@ class Prim:
         self.differentiable = differentiable
         self.structural = structural
         self.identity = identity
+        self.undefined = undefined
         parameters = self.signature.parameters.values()
         self.operand_names = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self.attribute_names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
