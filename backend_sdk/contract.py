@@ -167,9 +167,14 @@ class Limitation:
         return not self.dtypes or any(t.dtype in self.dtypes for t in types)
 
     @property
+    def has_expired(self) -> bool:
+        """Whether the day by which it was to be gone has passed."""
+        return self.expires is not None and self.expires < datetime.date.today()
+
+    @property
     def explanation(self) -> str:
         """The reason, and the broken promise if there is one."""
-        if self.expires is None or self.expires >= datetime.date.today():
+        if self.expires is None or not self.has_expired:
             return self.reason
         return f"{self.reason} (expired on {self.expires.isoformat()})"
 

@@ -28,8 +28,15 @@ def command(
         bool, typer.Option("--prove", help="Run the catalogue's samples and calls of each overload.")
     ] = False,
     level: Annotated[
-        str, typer.Option("--level", help="`prims`: nothing but prims; `composites`: they stay whole.")
-    ] = "prims",
+        str | None,
+        typer.Option("--level", help="`prims` (default): nothing but prims; `composites`: they stay whole."),
+    ] = None,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend", metavar="NAME", help="Prove on this backend, with its claims and rules, in place of a level."
+        ),
+    ] = "",
     dtype: Annotated[list[str] | None, typer.Option("--dtype", help="A dtype to prove in; may be repeated.")] = None,
     op: Annotated[
         list[str] | None, typer.Option("--op", metavar="NAME", help="Prove this OpInfo or overload only.")
@@ -50,23 +57,40 @@ def command(
     """Say how each aten overload reaches the contract; with --prove, run it and compare with eager.
 
     A proof goes through the whole pipeline on a backend that has the contract and nothing else, without fallback.
-    It needs the extra `test`. Without --prove, --journal shows the results of an earlier proof.
+    With --backend it goes through on a vendor's backend instead, still without fallback: what that refuses is reported
+    as refused, and is no failure. It needs the extra `test`. Without --prove, --journal shows the results of an earlier
+    proof.
 
     Exit code 1: a failure that no table explains, a known reason that no longer holds, or no verdict; in a proof of
-    everything also an item without anything to compare, for which no table has a reason.
+    everything also an item without anything to compare, for which no table has a reason; on a backend also when nothing
+    at all is proven. 2: no backend has that name.
     """
     from backend_sdk.coverage.report import judge
     from backend_sdk.coverage.verdict import verdicts
     from backend_sdk.errors import OptionError, nearest
 
-    if level not in ("prims", "composites"):
+    if level not in (None, "prims", "composites"):
         raise OptionError(f"unknown level {level!r}: {nearest(level, ('prims', 'composites'))}")
+    if backend and level is not None:
+        raise OptionError(
+            "--level and --backend: a level is proven on the SDK's own backend, which has nothing but the contract",
+            hint=f"leave out --level to prove on {backend!r}, or --backend to prove the level {level}",
+        )
     _check_options(
         prove,
-        {"--fresh": fresh, "--retry": retry, "--op": op, "--dtype": dtype, "--only": only, "--limit": limit},
+        {
+            "--backend": backend,
+            "--fresh": fresh,
+            "--retry": retry,
+            "--op": op,
+            "--dtype": dtype,
+            "--only": only,
+            "--limit": limit,
+        },
     )
     covered = verdicts()
     if prove:
+        from backend_sdk.coverage.calls import level_of
         from backend_sdk.coverage.prove import DEFAULT, DTYPES
         from backend_sdk.coverage.report import KINDS
 
@@ -74,18 +98,21 @@ def command(
         kinds = _chosen(only, KINDS, "kind", list(KINDS))
         # Before a journal is begun, or another thrown away.
         samples, specials = _planned(op or [], covered, dtypes, kinds)
-        kept = _journal(journal, level, limit, fresh, everything=not op)
+        where = {"level": level or "prims"} if not backend else _identity(backend)
+        kept = _journal(journal, where, limit, fresh, everything=not op)
+        on = level_of(backend) if backend else where["level"]
         if retry:
             kept.forget_failures()
         try:
-            _prove(kept, covered, op or [], samples, specials, "overload" in kinds, level, limit or None, jobs, json)
+            _prove(kept, covered, op or [], samples, specials, "overload" in kinds, on, limit or None, jobs, json)
         finally:
             kept.close()
         whole = not op and not limit and kinds == list(KINDS) and DEFAULT in dtypes
-        report = judge(covered, list(kept.entries.values()), whole=whole, limited=bool(limit))
+        report = judge(covered, list(kept.entries.values()), whole=whole, limited=bool(limit), backend=backend)
     elif journal is not None:
         made_by, entries = _read(journal)
-        report = judge(covered, entries, whole=False, limited=bool(made_by.get("limit")))
+        limited = bool(made_by.get("limit"))
+        report = judge(covered, entries, whole=False, limited=limited, backend=made_by.get("backend", ""))
     else:
         report = judge(covered, [], whole=False)
     if json:
@@ -123,13 +150,44 @@ def _made_by() -> dict[str, Any]:
     return {"sdk": metadata.version("backend-sdk"), "torch": metadata.version("torch"), "rules": rules_digest()}
 
 
-def _journal(path: Path | None, level: str, limit: int, fresh: bool, everything: bool) -> Journal:
+def _identity(name: str) -> dict[str, str]:
+    """What the results of a proof on a backend depend on. Loads its plugin, and raises what that raises.
+
+    Raises `OptionError` for a backend whose results cannot be compared with eager's on the CPU.
+    """
+    import torch
+
+    from backend_sdk.coverage.journal import backend_digest
+    from backend_sdk.errors import OptionError
+    from backend_sdk.plugins import load_plugin
+
+    plugin = load_plugin(name)
+    backend = plugin.backend
+    if not backend.capability.computes:
+        raise OptionError(f"backend {name!r} computes nothing (Capability.computes): there is nothing to compare")
+    if not backend.device.accepts(torch.device("cpu")):
+        raise OptionError(
+            f"backend {name!r} takes tensors on {backend.device.type}, and a proof has its samples on the CPU",
+            hint="prove on a device of the host's memory, such as a simulator",
+        )
+    rules = {getattr(rule, "__module__", None) for rule in plugin.decompositions().values()} - {None}
+    package = f"{plugin.source.distribution} {plugin.source.version}".strip()
+    return {
+        "level": "backend",
+        "backend": name,
+        "version": f"{backend.version} ({package})" if package else backend.version,
+        "sources": backend_digest([plugin.source.module, type(backend).__module__, *map(str, rules)]),
+    }
+
+
+def _journal(path: Path | None, where: Mapping[str, str], limit: int, fresh: bool, everything: bool) -> Journal:
     """The journal of a proof: the file named, or for a proof of everything one in this folder, or none."""
     from backend_sdk.coverage.journal import Journal
 
-    made_by = {**_made_by(), "level": level, "limit": limit}
+    made_by = {**_made_by(), **where, "limit": limit}
     if path is None and everything:
-        path = Path(f"coverage-torch{made_by['torch'].split('+')[0]}-{level}.jsonl")
+        name = where.get("backend", where["level"])
+        path = Path(f"coverage-torch{made_by['torch'].split('+')[0]}-{name}.jsonl")
         typer.echo(f"results are kept in {path}", err=True)
     try:
         return Journal(path, made_by, fresh=fresh)
@@ -256,20 +314,27 @@ def _print(report: Report) -> None:
     for reason, count in report.reasons.items():
         shown.add_row(reason, str(count))
     out.print(shown)
+    if report.backend:
+        out.print(f"Proven on the backend {report.backend}, with its claims and rules, without fallback:")
     if not report.judged:
         out.print("Nothing is proven yet: --prove runs it.")
         return
-    shown = table("kind", "dtype", "items", "proven", "nothing to compare", "failed, explained", "unexplained")
+    refusals = ["refused"] if report.backend else []
+    shown = table(
+        "kind", "dtype", "items", "proven", *refusals, "nothing to compare", "failed, explained", "unexplained"
+    )
     for kind in KINDS:
         for dtype in DTYPES:
             counts = report.counts(kind, dtype)
             if counts["items"]:
-                failed = counts["items"] - counts["proven"] - counts["nothing"]
+                refused = counts["refused by the backend"]
+                failed = counts["items"] - counts["proven"] - counts["nothing"] - refused
                 shown.add_row(
                     kind,
                     dtype,
                     str(counts["items"]),
                     str(counts["proven"]),
+                    *([str(refused)] if report.backend else []),
                     str(counts["nothing"]),
                     str(failed - counts["unexplained"]),
                     str(counts["unexplained"]),
@@ -296,8 +361,14 @@ def _print_failures(report: Report) -> None:
     for one in report.judged:
         if one.untested:
             untested.add_row(one.entry.key, one.entry.message or "no sample has a result to compare")
-    for shown in (explained, untested, unexplained):
+    refused = table(f"refused by {report.backend}", "why")
+    for one in report.judged:
+        if one.refused:
+            refused.add_row(one.entry.key, one.entry.message.removeprefix("refused by the backend: "))
+    for shown in (explained, untested, refused, unexplained):
         if shown.row_count:
             out.print(shown)
+    if report.backend and not any(one.proven for one in report.judged):
+        out.print("FAILED: nothing is proven.")
     for line in report.stale:
         out.print(f"stale: {line}")

@@ -38,6 +38,11 @@ def command(
     Exit code 1: a check failed. 2: no backend has that name. 3: a plugin is broken or two claim one name.
     """
     if private_api:
+        if backend:
+            raise typer.BadParameter(
+                "--private-api lists what the SDK itself uses of torch, for any backend: leave out --backend, or "
+                "--private-api"
+            )
         _private_api(json)
         return
     from backend_sdk.cli.environment import check_environment
@@ -63,7 +68,13 @@ def command(
 def _check_plugins(only: str) -> tuple[list[Check], list[Check]]:
     """Checks of loading, and of the lines for `torch.compile`. Raises `UnknownBackendError` for ``only``."""
     from backend_sdk.plugins import known_backends, load_plugin
-    from backend_sdk.plugins.diagnosis import check_collisions, check_dynamo_lines, check_load
+    from backend_sdk.plugins.diagnosis import (
+        check_collisions,
+        check_dynamo_lines,
+        check_limitations,
+        check_load,
+        check_unasked,
+    )
     from backend_sdk.plugins.probe import probe
 
     names = {known.name for known in known_backends()}
@@ -71,12 +82,23 @@ def _check_plugins(only: str) -> tuple[list[Check], list[Check]]:
         # Raises, and says which names there are.
         load_plugin(only)
     collisions = {check.name.removeprefix("collision "): check for check in check_collisions()}
-    loads = [
-        check_load(report)
-        for report in probe([name for name in sorted(names - collisions.keys()) if only in ("", name)])
-    ]
+    loads = []
+    for report in probe([name for name in sorted(names - collisions.keys()) if only in ("", name)]):
+        loads += [check_load(report), *check_unasked(report, _parts), *check_limitations(report)]
     relevant = [check for name, check in collisions.items() if only in ("", name)]
     return loads + relevant, list(check_dynamo_lines(only or None))
+
+
+def _parts(overload: str) -> dict[str, list[str]]:
+    import warnings
+
+    from backend_sdk.coverage.parts import parts
+    from backend_sdk.torch_compat.overloads import aten_overloads
+
+    with warnings.catch_warnings():
+        # The catalogue calls deprecated and beta functions on purpose.
+        warnings.simplefilter("ignore")
+        return parts(overload) if overload in aten_overloads() else {}
 
 
 def _check_ops(name: str) -> list[OpResult]:

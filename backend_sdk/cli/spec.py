@@ -44,7 +44,12 @@ def group() -> typer.Typer:
 
 
 def show(
-    op: Annotated[str, typer.Argument(metavar="[OP]", help="Show this op in full.")] = "",
+    op: Annotated[
+        str,
+        typer.Argument(
+            metavar="[OP]", help="Show this op in full; of an aten op (aten.exp), the contract's ops it reaches."
+        ),
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     json_schema: Annotated[
         bool, typer.Option("--json-schema", help="Print the JSON Schema of what --json prints.")
@@ -53,22 +58,33 @@ def show(
         str, typer.Option("--profile", metavar="P", help="Show only the ops that this profile needs.")
     ] = "",
     version: Annotated[
-        str, typer.Option("--version", metavar="V", help="Print the document of this published version, as JSON.")
+        str,
+        typer.Option(
+            "--version", metavar="V", help="Print the document of this published version (of OP its entry), as JSON."
+        ),
     ] = "",
 ) -> None:
     """Show the contract: all ops, or one with its signature, dtypes, tolerance and special values.
+
+    An op goes by its name (exp, prims.exp). Of an aten op (aten.exp, aten.exp.default) each overload is shown, with the
+    contract's ops that it reaches.
 
     Exit code 2: there is no such op, profile or version.
     """
     from backend_sdk.published.document import published_text, schema
 
-    if sum(map(bool, (op, json_schema, profile, version))) > 1:
-        raise typer.BadParameter("give one of OP, --profile, --version and --json-schema")
+    _check_together({"OP": op, "--profile": profile, "--version": version, "--json-schema": json_schema})
+    op = op.removeprefix("backend_sdk.").removeprefix("prims.")
+    if op.removeprefix("torch.ops.").startswith(("aten.", "aten::")):
+        if version:
+            raise typer.BadParameter(f"{op} is torch's, and a version is of the contract: leave out --version")
+        _show_aten(op.removeprefix("torch.ops.").replace("::", "."), json)
+        return
     if json_schema:
         print_json(schema())
         return
     if version:
-        typer.echo(published_text(version), nl=False)
+        _show_version(published_text(version), op, version)
         return
     from backend_sdk.prims import CONTRACT
     from backend_sdk.published.document import text_of
@@ -122,22 +138,26 @@ def pages(
     backend: Annotated[
         list[str] | None, typer.Option("--backend", metavar="NAME", help="Ask this backend; default: all installed.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files that this command has not written, or that were changed.")
+    ] = False,
 ) -> None:
     """Write the contract as web pages: an index, a page an op, and one that says what the version asks.
 
-    Exit code 2: there is no such op or backend, or DIR is no folder.
+    Exit code 2: there is no such op or backend, DIR is no folder, or a file is in the way (see --force).
     """
     from backend_sdk.errors import OptionError
     from backend_sdk.prims import CONTRACT
     from backend_sdk.published.site import write_site
 
     names = sorted(known.name for known in CONTRACT)
-    for name in op or ():
+    op = [name.removeprefix("prims.") for name in op or ()]
+    for name in op:
         if name not in names:
             _unknown("op", name, names)
     if folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder")
-    written = write_site(folder, op or names, backend)
+    written = write_site(folder, sorted(set(op)) if op else names, backend, force=force)
     console().print(f"{len(written)} files in {folder}; start at {folder / 'index.html'}", soft_wrap=True)
 
 
@@ -156,18 +176,74 @@ def publish(
     """
     from backend_sdk.coverage.calls import quiet
     from backend_sdk.coverage.journal import read
+    from backend_sdk.errors import OptionError
     from backend_sdk.published.publish import publish as write
 
     quiet()
-    for path in write(proofs=[read(path) for path in journal or ()], everything=everything):
+    proofs = [read(path) for path in journal or ()]
+    for path, (made_by, _) in zip(journal or (), proofs, strict=True):
+        if "backend" in made_by:
+            raise OptionError(
+                f"the journal {path} is of a proof on the backend {made_by['backend']!r}, whose own rules it shows",
+                hint="publish a proof of the contract: backend-sdk coverage --prove --journal FILE",
+            )
+    for path in write(proofs=proofs, everything=everything):
         console().print(f"wrote {path}", soft_wrap=True)
 
 
-def _unknown(what: str, name: str, known: Any) -> None:
+def _check_together(given: dict[str, Any]) -> None:
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1 and named != ["OP", "--version"]:
+        raise typer.BadParameter(f"{' and '.join(named)} do not go together: give one of them (OP goes with --version)")
+
+
+def _show_version(text: str, op: str, version: str) -> None:
+    import json
+
+    from backend_sdk.published.document import text_of
+
+    if op:
+        ops = {known["name"]: known for known in json.loads(text)["ops"]}
+        if op not in ops:
+            _unknown("op", op, list(ops), f" in version {version}")
+        text = text_of(ops[op])
+    typer.echo(text, nl=False)
+
+
+def _show_aten(name: str, json: bool) -> None:
+    from backend_sdk.published.decomposers import reached
+    from backend_sdk.torch_compat.overloads import aten_overloads
+
+    found = reached(name)
+    if not found:
+        names = [*aten_overloads(), *dict.fromkeys(known.rpartition(".")[0] for known in aten_overloads())]
+        close = difflib.get_close_matches(name, names, n=5)
+        typer.echo(
+            f"error: torch has no overload {name!r}: "
+            + (f"did you mean {', '.join(close)}?" if close else "nothing is spelled like it.")
+            + " `backend-sdk coverage --json` lists all of them.",
+            err=True,
+        )
+        raise typer.Exit(USAGE)
+    if json:
+        print_json([one.to_json() for one in found])
+        return
+    shown = table("overload", "verdict", "how", "the contract's ops that it reaches")
+    for one in found:
+        shown.add_row(one.overload, one.verdict, one.how, ", ".join(one.ops) or "none seen")
+    out = console()
+    out.print(shown)
+    out.print(
+        "`backend-sdk spec OP` shows an op of the contract. Which of them a call reaches depends on its arguments:"
+    )
+    out.print("`backend-sdk explain` shows it for a model.")
+
+
+def _unknown(what: str, name: str, known: Any, where: str = "") -> None:
     close = difflib.get_close_matches(name, known, n=5)
     nearest = f"did you mean {', '.join(close)}?" if close else "nothing is spelled like it."
     listing = f"Profiles are {', '.join(known)}." if what == "profile" else "`backend-sdk spec` lists all ops."
-    typer.echo(f"error: the contract has no {what} {name!r}: {nearest} {listing}", err=True)
+    typer.echo(f"error: the contract has no {what} {name!r}{where}: {nearest} {listing}", err=True)
     raise typer.Exit(USAGE)
 
 

@@ -1,7 +1,7 @@
 """One call of a torch function, in eager and through the whole pipeline, and whether the two agree.
 
-The pipeline is entered behind Dynamo, with a backend that has the contract and nothing else and with
-``fallback="error"``: a call that comes back has reached the contract.
+The pipeline is entered behind Dynamo, with ``fallback="error"``, on a backend that has the contract and nothing else: a
+call that comes back has reached the contract. Or on a vendor's backend, with its rules: what comes back it has run.
 
 Does not: choose calls, or say how near a result must be (`agreement` does).
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from backend_sdk.backend import Backend
 from backend_sdk.backends.reference import ReferenceBackend
 from backend_sdk.coverage.agreement import Agreement, Measure, agree, agree_in_type
 from backend_sdk.errors import UnsupportedOpError
@@ -24,6 +25,8 @@ from backend_sdk.pipeline.capture import BACKWARD
 from backend_sdk.pipeline.compile import compile_module
 from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import FALLBACK, GraphReport, collecting
+from backend_sdk.plugins import get_backend, plugin_of
+from backend_sdk.plugins.discovery import DYNAMO_PREFIX
 from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.aot import open_sizes
 from backend_sdk.torch_compat.ops import is_random
@@ -37,12 +40,18 @@ SEED = 42
 PRIMS, COMPOSITES = "prims", "composites"
 
 
-class Refused(Exception):
-    """Some ops do not reach the contract: ``ops``, by name."""
+def level_of(backend: str) -> str:
+    """The level at which a call runs on an installed or registered backend, with its claims and rules."""
+    return f"{DYNAMO_PREFIX}{backend}"
 
-    def __init__(self, ops: list[str]) -> None:
+
+class Refused(Exception):
+    """Some ops do not reach the contract, or are refused by a vendor's backend: ``ops``, by name."""
+
+    def __init__(self, ops: list[str], reasons: Sequence[str] = ()) -> None:
         self.ops = ops
-        super().__init__(f"not reduced to the contract: {', '.join(ops)}")
+        what = f"refused by the backend: {'; '.join(reasons)}" if reasons else None
+        super().__init__(what or f"not reduced to the contract: {', '.join(ops)}")
 
 
 @dataclass
@@ -86,6 +95,8 @@ class Ran:
 def prove(call: Call, level: str) -> Ran | None:
     """Run a call both ways and compare. None when there is nothing to compare (a backward without gradients).
 
+    ``level`` is `PRIMS`, `COMPOSITES` or what `level_of` gives for a backend.
+
     Raises `Mismatch`, `Refused`, or what the pipeline raises. What eager raises comes as it is: ask `runs` first.
     """
     with recording() as recorded:
@@ -99,15 +110,16 @@ def prove(call: Call, level: str) -> Ran | None:
         call = _with_copies(call, views)
     draws = any(is_random(aten_overloads()[name]) for name in overloads)
     reports: list[GraphReport] = []
-    results = [_compiled(call, "eager", level == COMPOSITES, reports)]
+    backend = _backend(level)
+    results = [_compiled(call, "eager", backend, reports)]
     if level == COMPOSITES:
-        results.append(_compiled(call, "eager", False, []))
+        results.append(_compiled(call, "eager", _backend(PRIMS), []))
     measure = functools.cache(lambda: _measure(call))
     for actual in results:
         call.agree(actual, eager, measure)
     if draws:
         # Drawn by the contract's own generator: other numbers, of the same types.
-        drawn = _compiled(call, "counter", level == COMPOSITES, reports)
+        drawn = _compiled(call, "counter", backend, reports)
         agree_in_type(drawn, eager)
     if len(results) == 2:
         call.agree(results[0], results[1], measure)
@@ -153,8 +165,24 @@ def run_in_eager(call: Call) -> list[Any]:
     return _run(call, call.function)
 
 
-def _compiled(call: Call, random: str, composites: bool, reports: list[GraphReport]) -> list[Any]:
-    backend = ReferenceBackend(composites=composites)
+def captured(call: Call) -> dict[str, list[str]]:
+    """The overloads that the captured graph of a call holds, with the contract's ops that each becomes, composites kept
+    whole. Raises what the pipeline raises, and `Refused` for an op that does not reach the contract.
+    """
+    reports: list[GraphReport] = []
+    _compiled(call, "counter", _backend(COMPOSITES), reports)
+    return _reduced(reports)
+
+
+def _backend(level: str) -> Backend:
+    if level.startswith(DYNAMO_PREFIX):
+        return get_backend(level.removeprefix(DYNAMO_PREFIX))
+    return ReferenceBackend(composites=level == COMPOSITES)
+
+
+def _compiled(call: Call, random: str, backend: Backend, reports: list[GraphReport]) -> list[Any]:
+    plugin = plugin_of(backend.name)
+    theirs = plugin is not None and plugin.backend is backend
 
     def run(fallback: str, into: list[GraphReport]) -> list[Any]:
         with collecting(quiet=True) as collected:
@@ -171,15 +199,12 @@ def _compiled(call: Call, random: str, composites: bool, reports: list[GraphRepo
     except UnsupportedOpError as error:
         allowed: list[GraphReport] = []
         run("allow", allowed)
-        refused = {node.op for report in allowed for node in report.nodes if node.verdict == FALLBACK}
-        inner = {
-            name
-            for report in allowed
-            for node in report.nodes
-            if node.verdict == FALLBACK
-            for name in node.ops
-            if "." in name
-        }
+        fallbacks = [node for report in allowed for node in report.nodes if node.verdict == FALLBACK]
+        refused = {node.op for node in fallbacks}
+        if theirs:
+            reasons = dict.fromkeys(f"{node.op} ({', '.join(node.reasons)})" for node in fallbacks)
+            raise Refused(sorted(refused), list(reasons)) from error
+        inner = {name for node in fallbacks for name in node.ops if "." in name}
         raise Refused(sorted(inner or refused)) from error
 
 

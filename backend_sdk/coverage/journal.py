@@ -8,7 +8,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -178,6 +179,22 @@ def rules_digest(package: Path = Path(__file__).parents[1]) -> str:
         for path in sorted(package.glob(pattern)):
             source = path.read_bytes()
             digest.update(f"{path.relative_to(package).as_posix()} {len(source)}\n".encode() + source)
+    return digest.hexdigest()
+
+
+def backend_digest(modules: Iterable[str]) -> str:
+    """SHA-256, in hexadecimal, of the Python sources of the packages that hold these imported modules: a backend is
+    changed far more often than its version is.
+    """
+    digest = hashlib.sha256()
+    for name in sorted({module.partition(".")[0] for module in modules}):
+        found = sys.modules[name]
+        paths = [path for folder in getattr(found, "__path__", ()) for path in Path(folder).rglob("*.py")]
+        if not paths and getattr(found, "__file__", None):
+            paths = [Path(str(found.__file__))]
+        for path in sorted(paths):
+            source = path.read_bytes()
+            digest.update(f"{path} {len(source)}\n".encode() + source)
     return digest.hexdigest()
 
 

@@ -28,6 +28,7 @@ from backend_sdk.coverage.prove import (
 from backend_sdk.coverage.special import special_calls, special_names
 from backend_sdk.coverage.verdict import Covered, Verdict
 from backend_sdk.coverage.workers import Task
+from backend_sdk.errors import OptionError
 from backend_sdk.torch_compat import op_catalogue
 
 # How many OpInfos lend an overload their arguments, at most.
@@ -71,6 +72,14 @@ def special_tasks(names: Sequence[str], covered: Sequence[Covered], dtypes: Sequ
             taken = [next((dtype for dtype in special if _takes(name, dtype, lenders)), DEFAULT)]
         tasks += [Task(Item(SPECIAL, name, dtype), tuple(lenders)) for dtype in taken]
     return tasks
+
+
+def lenders(name: str) -> list[Item]:
+    """The items that lend an overload its arguments; none without the catalogue, which the extra ``test`` brings."""
+    try:
+        return _donors([]).get(related(name), [])[:_DONORS]
+    except OptionError:
+        return []
 
 
 def _takes(name: str, dtype: str, lenders: Sequence[Item]) -> bool:

@@ -17,10 +17,14 @@ from backend_sdk.coverage.verdict import Covered, Verdict
 
 @dataclass(frozen=True)
 class Judged:
-    """One entry with what explains that it failed, or that nothing could run, if something does."""
+    """One entry with what explains that it failed, or that nothing could run, if something does.
+
+    ``may_refuse``: it ran on a vendor's backend, which need not take everything.
+    """
 
     entry: Entry
     explanation: str = ""
+    may_refuse: bool = False
 
     @property
     def proven(self) -> bool:
@@ -33,19 +37,29 @@ class Judged:
         return self.entry.status == Status.NOTHING and not self.explanation
 
     @property
+    def refused(self) -> bool:
+        """Whether a vendor's backend does not take it, which is no fault."""
+        return self.may_refuse and self.entry.status == Status.REFUSED and not self.explanation
+
+    @property
     def unexplained(self) -> bool:
         """Whether it failed, and no table says why."""
-        return self.entry.status not in (Status.PROVEN, Status.NOTHING) and not self.explanation
+        failed = self.entry.status not in (Status.PROVEN, Status.NOTHING)
+        return failed and not self.explanation and not self.refused
 
 
 @dataclass
 class Report:
-    """Verdicts of all overloads and judged entries of one journal, ``whole`` if it is of everything there is."""
+    """Verdicts of all overloads and judged entries of one journal, ``whole`` if it is of everything there is.
+
+    ``backend`` names the vendor's backend on which they ran, if it was one.
+    """
 
     covered: list[Covered]
     judged: list[Judged] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     whole: bool = False
+    backend: str = ""
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -74,11 +88,17 @@ class Report:
             "items": len(chosen),
             **{status.value: counted.get(status, 0) for status in Status},
             "unexplained": sum(one.unexplained for one in chosen),
+            "refused by the backend": sum(one.refused for one in chosen),
         }
 
     @property
     def failed(self) -> bool:
-        """Whether something is without a verdict, unexplained or stale; of a whole run, also without a comparison."""
+        """Whether something is without a verdict, unexplained or stale; of a whole run, also without a comparison.
+
+        A proof on a vendor's backend in which nothing is proven has failed, too: it shows nothing.
+        """
+        if self.backend and self.judged and not any(one.proven for one in self.judged):
+            return True
         return bool(
             self.verdicts[Verdict.NONE.value]
             or self.stale
@@ -92,6 +112,7 @@ class Report:
         return {
             "verdicts": self.verdicts,
             "reasons": self.reasons,
+            "backend": self.backend,
             "proven_overloads": len(proven),
             "overloads": [
                 {
@@ -130,18 +151,21 @@ def reductions(entries: Iterable[Entry]) -> Mapping[str, list[str]]:
     return {name: sorted(ops) for name, ops in found.items()}
 
 
-def judge(covered: list[Covered], entries: Sequence[Entry], *, whole: bool, limited: bool = False) -> Report:
+def judge(
+    covered: list[Covered], entries: Sequence[Entry], *, whole: bool, limited: bool = False, backend: str = ""
+) -> Report:
     """The report of a journal.
 
     In a ``whole`` run each known reason must have something to explain, and nothing lack a comparison for no reason.
-    Of a run ``limited`` to some samples no reason is called stale: the sample that fails may be another.
+    Of a run ``limited`` to some samples no reason is called stale: the sample that fails may be another. Nor is one
+    of a run on a vendor's ``backend``, which may have mended what fails on the contract alone.
     """
     by_op: dict[str, list[Known]] = {}
     for known in KNOWN:
         by_op.setdefault(known.op, []).append(known)
     outside = {one.overload: one for one in covered if one.verdict == Verdict.OUT_OF_SCOPE}
-    judged = [Judged(entry, _explanation(entry, by_op, outside)) for entry in entries]
-    return Report(covered, judged, [] if limited else _stale(entries, whole), whole)
+    judged = [Judged(entry, _explanation(entry, by_op, outside), bool(backend)) for entry in entries]
+    return Report(covered, judged, [] if limited or backend else _stale(entries, whole), whole, backend)
 
 
 def _explanation(entry: Entry, by_op: Mapping[str, list[Known]], outside: Mapping[str, Covered]) -> str:

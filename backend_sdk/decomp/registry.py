@@ -82,7 +82,8 @@ def decomposition(
                 )
             if overload in RULES:
                 raise RegistryError(
-                    f"decomposition {rule.__name__}: {overload} already has the rule {RULES[overload].__name__}"
+                    f"decomposition {rule.__name__}: {overload} already has the rule {RULES[overload].__name__}",
+                    hint="keep one of the two: the one table has one rule for an overload",
                 )
             RULES[overload] = rule
         rule.draws = draws  # type: ignore[attr-defined]

@@ -241,7 +241,10 @@ class GraphBuilder:
 
     def _body(self, op: Composite, operands: tuple[Any, ...], attributes: dict[str, Any], key: Any) -> Any:
         if key in self._open:
-            raise DialectError(f"the body of composite {op.name} calls {op.name} with the same operands, without end")
+            raise DialectError(
+                f"the body of composite {op.name} calls {op.name} with the same operands, without end",
+                hint="make the body of other ops of the contract",
+            )
         self._open.add(key)
         try:
             return op.body(*operands, **attributes)
@@ -252,7 +255,7 @@ class GraphBuilder:
         if not isinstance(operand, Value):
             raise DialectError(
                 f"{op.name}: operand {operand!r} is a {type(operand).__name__}, not a value of the graph",
-                hint="operands go by position and are values; numbers become values through full(...)",
+                hint=_operand_advice(op, operand),
             )
         if not self.holds(operand):
             of = "another graph"
@@ -286,7 +289,23 @@ class GraphBuilder:
         if len(got) != len(expected) or any(
             a.dtype != b.dtype or differ(a.shape, b.shape) for a, b in zip(got, expected, strict=True)
         ):
-            raise DialectError(f"the body of composite {op.name} gives {list(got)}, its rules say {list(expected)}")
+            raise DialectError(
+                f"the body of composite {op.name} gives {list(got)}, its rules say {list(expected)}",
+                hint="mend the body, or the op's shape rule and dtype rule: they must agree",
+            )
+
+
+def _operand_advice(op: Prim, operand: Any) -> str:
+    """What to give in place of something that is no value."""
+    if isinstance(operand, TensorType):
+        return (
+            "that is a type, such as a rule gets first, of its result: def rule(out, x): ... calls ops on x and what "
+            "follows"
+        )
+    if isinstance(operand, (int, float, complex)):
+        return "operands are values: a number becomes one through prims.full(shape=x.shape, value=..., dtype=x.dtype)"
+    names = ", ".join(f"{name}=..." for name in op.attribute_names)
+    return "operands go by position and are values" + (f"; attributes go by keyword: {names}" if names else "")
 
 
 def _content(node: fx.Node) -> tuple[Any, ...]:

@@ -24,7 +24,9 @@ def verify(graph: fx.Graph, *, foreign: Callable[[fx.Node], bool] = lambda node:
     """
     outputs = [node for node in graph.nodes if node.op == "output"]
     if not outputs:
-        raise DialectError("the graph has no output node and so breaks the prims dialect")
+        raise DialectError(
+            "the graph has no output node and so breaks the prims dialect", hint="end it with graph.output(...)"
+        )
     known: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op not in ("placeholder", "get_attr", "call_function", "output"):
@@ -78,7 +80,7 @@ def _verify_call(node: fx.Node, foreign: Callable[[fx.Node], bool]) -> None:
     try:
         expected = node.target.infer(operands, dict(node.kwargs))
     except DialectError as error:
-        raise _error(node, error.message) from error
+        raise _error(node, error.message, error.hint) from error
     found = node.meta["type"]
     if (found if isinstance(found, tuple) else (found,)) != expected:
         raise _error(node, f"its type is {found}, the rules of {node.target.name} give {list(expected)}")
@@ -93,9 +95,10 @@ def _operand_type(node: fx.Node, argument: Any) -> TensorType | None:
     return type
 
 
-def _error(node: fx.Node, reason: str) -> DialectError:
+def _error(node: fx.Node, reason: str, hint: str | None = None) -> DialectError:
     origin = node.meta.get("origin")
     return DialectError(
         f"node {node.name} breaks the prims dialect: {reason}",
         location=origin.location if origin is not None else None,
+        hint=hint or "whatever added the node must mend it: a rule, a body, or a pass of the backend's plugin",
     )

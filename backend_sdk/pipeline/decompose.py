@@ -451,7 +451,10 @@ class _Translation:
         raise DecompositionError(
             f"{name} of {_describe_call(target, args, kwargs)} gives {got}, eager gives {expected}",
             location=self._builder.origin.location,
-            hint=advice(got, expected) if rule is not None else None,
+            hint=advice(got, expected)
+            if rule is not None
+            else f"return a rule for {op_name(target)} from the plugin's sdk_decompositions(), and report this: the "
+            "fault is torch's",
         )
 
     def _spoilt(self, changed: str) -> DecompositionError:

@@ -46,7 +46,9 @@ class Options:
         values: dict[str, Any] = {}
         for name, value in (given or {}).items():
             if name not in known:
-                raise OptionError(f"unknown option {name!r}: {nearest(str(name), known)}")
+                raise OptionError(
+                    f"unknown option {name!r}: {nearest(str(name), known)}", hint="docs/model-users.md describes each"
+                )
             values[name] = _checked(name, value)
         return Options(**values)
 
@@ -61,4 +63,4 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if value is None or isinstance(value, (str, Path)):
         return None if value is None else Path(value)
-    raise OptionError(f"option {name!r} takes a path, not {value!r}")
+    raise OptionError(f"option {name!r} takes a path, not {value!r}", hint=f"options={{{name!r}: 'some/folder'}}")

@@ -5,6 +5,7 @@ Does not: choose the rule, or compare what it gives with what eager gives (`back
 
 from __future__ import annotations
 
+import difflib
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,17 +14,22 @@ from typing import Any, NoReturn
 import torch
 from torch import fx
 
-from backend_sdk import dtypes
+from backend_sdk import dtypes, prims
 from backend_sdk.decomp.registry import Declined, Rule, rule_name
 from backend_sdk.errors import DecompositionError, DtypeRuleError, SdkError
 from backend_sdk.graph import GraphBuilder, Value
-from backend_sdk.spec import SymExpr, TensorType, building, differ
+from backend_sdk.spec import Prim, SymExpr, TensorType, building, differ
 
 _NO_TENSOR = (
     "a rule gets values of the graph, not tensors: call ops of the contract on them (`backend-sdk spec` lists them), "
     "such as prims.neg(x)"
 )
 
+
+_SEE_CAUSE = (
+    "the exception that this one was raised from (__cause__) shows the line of the rule; for a call that it does not "
+    "cover a rule returns NotImplemented"
+)
 
 # A recurrent layer of ten thousand steps has a few hundred thousand; a loop that never ends has more.
 _MOST_OPS = 500_000
@@ -49,7 +55,9 @@ def call_rule(
 
     def refuse(what: str, hint: str | None = None, cause: BaseException | None = None) -> NoReturn:
         raise DecompositionError(
-            f"decomposition {rule_name(rule)} of {describe()}{what}", location=builder.origin.location, hint=hint
+            f"decomposition {rule_name(rule)} of {describe()}{what}",
+            location=builder.origin.location,
+            hint=hint or _SEE_CAUSE,
         ) from cause
 
     try:
@@ -64,6 +72,10 @@ def call_rule(
     except RecursionError as error:
         refuse(f" never ends: {_cycle(error)}", "a rule that does not cover a call returns NotImplemented", error)
     except AttributeError as error:
+        if error.obj is prims:
+            near = difflib.get_close_matches(str(error.name), prims.__all__, n=1)
+            spelled = f"write prims.{near[0]}; " if near else ""
+            refuse(f": the contract has no op {error.name!r}", f"{spelled}`backend-sdk spec` lists the ops", error)
         if not isinstance(error.obj, Value):
             _refuse_raised(refuse, error)
         name = f"{error.name}"
@@ -142,6 +154,8 @@ def shown_result(result: Any, builder: GraphBuilder) -> Any:
             return Stranger(f"a torch tensor, {dtypes.name(item.dtype)}{list(item.shape)}")
         if isinstance(item, TensorType):
             return Stranger(f"the bare type {item}")
+        if isinstance(item, Prim):
+            return Stranger(f"the op {item.name} itself, which is not called", item)
         if isinstance(item, fx.Node):
             return Stranger(f"the fx node {item}")
         return item if isinstance(item, (int, float, complex, SymExpr, type(None))) else Stranger(repr(item))
@@ -152,10 +166,11 @@ def shown_result(result: Any, builder: GraphBuilder) -> Any:
 
 
 class Stranger:
-    """What a rule gives in place of a value, in words."""
+    """What a rule gives in place of a value, in words. ``op``: it is this op of the contract."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, op: Prim | None = None) -> None:
         self._words = words
+        self.op = op
 
     def __repr__(self) -> str:
         return self._words
@@ -164,6 +179,9 @@ class Stranger:
 def advice(got: Any, expected: Any) -> str:
     """What to do about a result that differs from eager's, both as types."""
     several = isinstance(expected, tuple)
+    op = next((item.op for item in leaves(got) if isinstance(item, Stranger) and item.op is not None), None)
+    if op is not None:
+        return f"call it, and return what the call gives: prims.{op.name}{op.signature_text.partition(' -> ')[0]}"
     if several and not isinstance(got, (tuple, list)):
         return f"return a tuple of {len(expected)} results: {_listing(expected)}"
     if not several and isinstance(got, (tuple, list)):

@@ -6,13 +6,14 @@ Does not: print (`backend_sdk.cli` does), look at the machine, or run a backend'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from backend_sdk.plugins import discovery
 from backend_sdk.plugins.discovery import DYNAMO_GROUP, DYNAMO_PREFIX, Declaration
 from backend_sdk.plugins.probe import LoadReport
+from backend_sdk.plugins.unasked import Unasked
 
 
 class Status(StrEnum):
@@ -47,6 +48,39 @@ def check_load(report: LoadReport) -> Check:
         f"{report.error_type}: {report.error}",
         traceback=report.traceback,
     )
+
+
+def check_unasked(report: LoadReport, parts: Callable[[str], Mapping[str, list[str]]]) -> Iterator[Check]:
+    """A warning for each claim or rule of a plugin that `torch.compile` never asks.
+
+    ``parts(overload)`` gives what a captured graph holds in place of it, each with the contract's ops that it becomes.
+    """
+    for one in (Unasked(**fields) for fields in report.unasked):
+        held = parts(one.overload)
+        held = {name: ops for name, ops in held.items() if ops or len(held) == 1}
+        listed = ", ".join(f"{name} (contract: {', '.join(ops)})" if ops else name for name, ops in held.items())
+        advice = [f"claim {one.instead}"] if one.instead else []
+        if held:
+            advice.append(f"{'or ' if advice else ''}claim what a captured graph holds in its place: {listed}")
+        if not advice:
+            advice = ["claim what a captured graph holds in its place: `backend-sdk explain` shows it"]
+        yield Check(
+            f"plugin {report.name}: {one.overload}",
+            Status.WARNING,
+            f"{one.sentence} (a program of torch.export may keep it)",
+            ", ".join(advice),
+        )
+
+
+def check_limitations(report: LoadReport) -> Iterator[Check]:
+    """A warning for each declared limitation whose day has passed."""
+    for explanation in report.expired:
+        yield Check(
+            f"plugin {report.name}: limitation",
+            Status.WARNING,
+            f"{explanation}; it still holds: such nodes run in eager",
+            "take the limitation out of the backend's `limitations` if the fault is mended, else set a new day",
+        )
 
 
 def check_collisions() -> Iterator[Check]:

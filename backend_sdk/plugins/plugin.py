@@ -17,6 +17,7 @@ import pluggy
 from backend_sdk.errors import BrokenPluginError, SdkError, nearest
 from backend_sdk.plugins import hookspecs
 from backend_sdk.plugins.hookspecs import HOOK_PREFIX, PROJECT, ConformanceCase
+from backend_sdk.plugins.unasked import Unasked, unasked_claims, unasked_rules
 
 if TYPE_CHECKING:
     import typer
@@ -75,6 +76,7 @@ class Plugin:
         self._manager = _manager_of(source, implementations)
         self._rules: Mapping[Any, Callable[..., Any]] | None = None
         self.backend = backend if backend is not None else self._own_backend()
+        self._warn(unasked_claims(self.backend))
 
     @property
     def name(self) -> str:
@@ -83,10 +85,11 @@ class Plugin:
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
         """Rules by aten overload, for the backends of this plugin only. The hook is called once.
 
-        Logs which rules of the SDK's they stand in for (`replaced_rules`).
+        Logs which rules of the SDK's they stand in for (`replaced_rules`), and warns of those that are never asked.
         """
         if self._rules is None:
             self._rules = self._checked_rules()
+            self._warn(unasked_rules(self._rules))
             for line in self.replaced_rules():
                 log.info("%s: %s, for its own backends only", self.source, line)
         return self._rules
@@ -103,8 +106,20 @@ class Plugin:
             if overload in ours
         ]
 
+    def unasked(self) -> list[Unasked]:
+        """Its claims and rules that are never asked under `torch.compile`."""
+        return [*unasked_claims(self.backend), *unasked_rules(self.decompositions())]
+
+    def _warn(self, unasked: Iterable[Unasked]) -> None:
+        for one in unasked:
+            instead = f"; claim {one.instead}" if one.instead else ""
+            log.warning(
+                "%s: %s%s (`backend-sdk doctor --backend %s` says more)", self.source, one.sentence, instead, self.name
+            )
+
     def _checked_rules(self) -> Mapping[Any, Callable[..., Any]]:
         from backend_sdk.decomp.registry import rule_name, signature_fault
+        from backend_sdk.spec import Prim
         from backend_sdk.torch_compat.ops import is_overload, overload_advice
 
         rules: dict[Any, Callable[..., Any]] = {}
@@ -116,6 +131,12 @@ class Plugin:
                     raise self.source.broken(
                         f"sdk_decompositions() has the key {overload!r}, which is not an overload",
                         hint=overload_advice(overload),
+                    )
+                if isinstance(rule, Prim):
+                    raise self.source.broken(
+                        f"sdk_decompositions() gives the op {rule.name} itself as the rule for {overload}: a rule gets "
+                        "the type of the result first, and an op takes operands only",
+                        hint=f"write a function: def rule(out, ...): return prims.{rule.name}(...)",
                     )
                 if not callable(rule):
                     self._refuse("sdk_decompositions", rule, f"a function as the rule for {overload}")

@@ -36,7 +36,8 @@ class LoadReport:
 
     ``error`` is empty when it loaded; ``traceback`` holds the whole chain of exceptions. ``backend`` names
     the class, ``backend_version`` its version, ``contributes`` counts what the other hooks gave, ``replaces``
-    says which of its rules come before one of the SDK's.
+    says which of its rules come before one of the SDK's, ``unasked`` which claims and rules `torch.compile` never asks
+    (the fields of `Unasked`), ``expired`` quotes the declared limitations whose day has passed.
     """
 
     name: str
@@ -47,6 +48,8 @@ class LoadReport:
     backend_version: str = ""
     contributes: dict[str, int] = field(default_factory=dict)
     replaces: list[str] = field(default_factory=list)
+    unasked: list[dict[str, str]] = field(default_factory=list)
+    expired: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -122,6 +125,8 @@ def _load(name: str) -> LoadReport:
             "commands": int(plugin.has_commands),
         }
         replaces = plugin.replaced_rules()
+        unasked = [one.to_json() for one in plugin.unasked()]
+        limitations = plugin.backend.limitations
     except Exception as error:
         return LoadReport(
             name,
@@ -137,6 +142,8 @@ def _load(name: str) -> LoadReport:
         backend_version=plugin.backend.version,
         contributes=contributes,
         replaces=replaces,
+        unasked=unasked,
+        expired=[f"{one.op}: {one.explanation}" for one in limitations if one.has_expired],
         seconds=time.perf_counter() - start,
     )
 

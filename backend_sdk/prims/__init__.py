@@ -3,6 +3,7 @@
 Does not: say how aten reaches it (`backend_sdk.decomp` does).
 """
 
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from backend_sdk.errors import nearest
@@ -355,4 +356,5 @@ if not TYPE_CHECKING:  # A type checker knows the names, and takes a module's __
     def __getattr__(name: str) -> NoReturn:
         message = f"module {__name__!r} has no attribute {name!r}"
         # Dunders are what Python itself looks for.
-        raise AttributeError(message if name.startswith("__") else f"{message}: {nearest(name, __all__)}")
+        message = message if name.startswith("__") else f"{message}: {nearest(name, __all__)}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__])

@@ -8,6 +8,7 @@ Does not: hold any op.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -50,8 +51,11 @@ def prim(
     differentiable: bool = True,
     structural: bool = False,
     identity: Callable[..., bool] | None = None,
+    undefined: Callable[..., torch.Tensor] | None = None,
 ) -> Callable[[_Reference], Prim]:
-    """Define a prim. ``identity(type, **attributes)`` says when the op returns its operand unchanged."""
+    """Define a prim. ``identity(type, **attributes)`` says when the op returns its operand unchanged,
+    ``undefined(*operands, **attributes)`` for which elements it promises no value.
+    """
 
     def define(reference: _Reference) -> Prim:
         return CONTRACT.add(
@@ -66,6 +70,7 @@ def prim(
                 differentiable=differentiable,
                 structural=structural,
                 identity=identity,
+                undefined=undefined,
             )
         )
 
@@ -111,10 +116,12 @@ def elementwise(
     profiles: tuple[str, ...] = ("base",),
     differentiable: bool = True,
     body: bool = False,
+    undefined: Callable[..., torch.Tensor] | None = None,
 ) -> Callable[[_Reference], Prim]:
     """Define an elementwise prim (``body=True``: composite) whose operands share one dtype and one shape.
 
     ``ranges`` holds one ``(low, high)`` per operand for its samples, so its length is the op's arity.
+    ``undefined(*operands)`` says of a prim for which elements it promises no value.
     """
 
     def define(reference: _Reference) -> Prim:
@@ -131,7 +138,7 @@ def elementwise(
             return same_shape(reference.__name__, *types)
 
         takes_attributes = getattr(reference, "__kwdefaults__", None) or reference.__code__.co_kwonlyargcount
-        definer = composite if body else prim
+        definer = composite if body else functools.partial(prim, undefined=undefined)
         return definer(
             shape=shape_of_parameterized if takes_attributes else shape,
             operands=(variable,) * len(ranges),

@@ -272,7 +272,14 @@ def div(x: Operand, y: Operand) -> Operand:
     return torch.div(x, y)
 
 
-@elementwise(dtypes.INTEGRAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (1.0, 4.0)), differentiable=False)
+def _by_zero(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Where an integer is divided by zero."""
+    return y == 0 if not y.is_floating_point() else torch.zeros_like(y, dtype=torch.bool)
+
+
+@elementwise(
+    dtypes.INTEGRAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (1.0, 4.0)), differentiable=False, undefined=_by_zero
+)
 def floor_div(x: Operand, y: Operand) -> Operand:
     """Integer quotient rounded toward minus infinity. A zero divisor is the caller's fault: no value is defined. The
     most negative value by -1 wraps.
@@ -280,7 +287,7 @@ def floor_div(x: Operand, y: Operand) -> Operand:
     return torch.div(x, y, rounding_mode="floor")
 
 
-@elementwise(dtypes.REAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (1.0, 4.0)))
+@elementwise(dtypes.REAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (1.0, 4.0)), undefined=_by_zero)
 def fmod(x: Operand, y: Operand) -> Operand:
     """Remainder x - trunc(x / y) y with the sign of x, exact for floats (C99, 7.12.10.1). NaN for an infinite x or a
     zero y; x for an infinite y. Integers: a zero divisor is the caller's fault.
@@ -343,7 +350,14 @@ def bitwise_xor(x: Operand, y: Operand) -> Operand:
     return torch.bitwise_xor(x, y)
 
 
-@elementwise(dtypes.INTEGRAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (0.0, 7.0)), differentiable=False)
+def _beyond_width(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Where a shift is negative, or by the width or more."""
+    return (y < 0) | (y >= 8 * x.element_size())
+
+
+@elementwise(
+    dtypes.INTEGRAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (0.0, 7.0)), differentiable=False, undefined=_beyond_width
+)
 def shift_left(x: Operand, y: Operand) -> Operand:
     """x shifted left by y bits, zeros moved in and the sign bit moved out: x * 2^y, wrapped. Defined for
     0 <= y < width.
@@ -351,7 +365,9 @@ def shift_left(x: Operand, y: Operand) -> Operand:
     return torch.bitwise_left_shift(x, y)
 
 
-@elementwise(dtypes.INTEGRAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (0.0, 7.0)), differentiable=False)
+@elementwise(
+    dtypes.INTEGRAL, tolerance=_EXACT, ranges=((-9.0, 9.0), (0.0, 7.0)), differentiable=False, undefined=_beyond_width
+)
 def shift_right(x: Operand, y: Operand) -> Operand:
     """x shifted right by y bits, floor(x / 2^y): arithmetic for signed dtypes, zeros moved in for unsigned. Defined
     for 0 <= y < width.
@@ -434,6 +450,16 @@ def _convert_samples(source: torch.dtype, generator: torch.Generator):  # type: 
         yield Sample((tensor(shape, source, generator),), {"dtype": torch.float32})
 
 
+def _beyond_integers(x: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+    """Where a float has no integer of ``dtype`` after it is truncated."""
+    real = x.real if x.is_complex() else x
+    if dtype not in dtypes.INTEGRAL or not real.is_floating_point():
+        return torch.zeros(x.shape, dtype=torch.bool)
+    whole, info = real.double().trunc(), torch.iinfo(dtype)
+    # The largest integer may be no float64, the one after it is. A NaN fails both comparisons.
+    return ~((whole >= float(info.min)) & (whole < float(info.max // 2 + 1) * 2))
+
+
 def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:
     return x.shape
 
@@ -446,6 +472,7 @@ def _convert_shape(x: TensorType, *, dtype: torch.dtype) -> object:
     tolerance=Ulp(0.5, 0.5),
     samples=_convert_samples,
     identity=lambda x, *, dtype: x.dtype == dtype,
+    undefined=_beyond_integers,
 )
 def convert(x: Operand, *, dtype: torch.dtype) -> Operand:
     """x in another dtype, element by element, in the same shape.

@@ -5,12 +5,14 @@ Does not: define, measure or classify: it shows the document, the special cases,
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from backend_sdk.errors import OptionError
 from backend_sdk.prims import CONTRACT
 from backend_sdk.published import decomposers, special_cases, support
 from backend_sdk.published.decomposers import Origin
@@ -28,11 +30,18 @@ _YES, _NO = "yes", "no"
 _MOST_OPEN_ROWS = 24
 
 
-def write_site(folder: Path, names: Sequence[str], backends: Sequence[str] | None = None) -> list[Path]:
+# Which files of a folder were written here, with the SHA-256 of each.
+_MANIFEST = ".backend-sdk-pages.json"
+
+
+def write_site(
+    folder: Path, names: Sequence[str], backends: Sequence[str] | None = None, *, force: bool = False
+) -> list[Path]:
     """Write the pages of the ops ``names`` with index, versions, document and schema into ``folder``; return the files.
 
     ``backends`` are asked which ops they have (default: all installed). Raises `UnknownBackendError` for one that no
-    package provides.
+    package provides, and `OptionError` before anything is written when a file stands in the way that is not as an
+    earlier call wrote it; ``force`` overwrites it.
     """
     spec = document(gradients=gradients())
     ops = {op["name"]: op for op in spec["ops"]}
@@ -48,10 +57,36 @@ def write_site(folder: Path, names: Sequence[str], backends: Sequence[str] | Non
     for name in names:
         page = _Page(ops[name], frozenset(names), asked, origins.get(name, []), users.get(name, []))
         texts[f"op/{name}.html"] = page.text()
+    written = _written(folder)
+    foreign = [name for name in texts if _digest_of(folder / name) not in (None, written.get(name))]
+    if foreign and not force:
+        raise OptionError(
+            f"{folder} has {', '.join(foreign[:5])}{', ...' if len(foreign) > 5 else ''}, which `spec pages` has not "
+            "written, or which was changed since",
+            hint="name another folder, or overwrite them with --force",
+        )
     (folder / "op").mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    digests = {**written, **{name: _digest_of(folder / name) for name in texts}}
+    (folder / _MANIFEST).write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return [folder / name for name in texts]
+
+
+def _written(folder: Path) -> dict[str, str]:
+    """The files that an earlier call wrote into a folder; none when it has no list of them."""
+    try:
+        found = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _digest_of(path: Path) -> str | None:
+    """The SHA-256 of a file, in hexadecimal; None when there is nothing at ``path``."""
+    if not path.exists():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "a folder"
 
 
 def _document(title: str, root: str, *content: str) -> str:
@@ -99,8 +134,19 @@ filter();
 """
 
 
+def _part_of(spec: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What an index says that does not list all ops of the contract."""
+    if len(ops) == len(spec["ops"]):
+        return []
+    said = (
+        f"A part of the contract: {len(ops)} of its {len(spec['ops'])} ops have a page here. The hash is that of the "
+        "whole contract, and the JSON document holds all of it."
+    )
+    return [element("p", said)]
+
+
 def _index(spec: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> str:
-    prims = sum(op["kind"] == "prim" for op in ops)
+    prims = sum(op["kind"] == "prim" for op in spec["ops"])
     rows = []
     for op in ops:
         cells = [
@@ -118,9 +164,10 @@ def _index(spec: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> str:
         element("h1", "The contract of Backend SDK"),
         element(
             "p",
-            f"Version {spec['version']}: {prims} prims and {len(ops) - prims} composites. A backend that has the "
-            "prims of a profile runs everything in it: the body of a composite takes the composite's place.",
+            f"Version {spec['version']}: {prims} prims and {len(spec['ops']) - prims} composites. A backend that has "
+            "the prims of a profile runs everything in it: the body of a composite takes the composite's place.",
         ),
+        *_part_of(spec, ops),
         element("p", element("code", spec["hash"]), class_="hash"),
         element(
             "form",
@@ -243,7 +290,10 @@ class _Page:
         found = special_cases.tables(CONTRACT[op["name"]], dict(op))
         parts: list[str] = []
         if found:
-            parts.append(element("p", "What the reference gives, computed when this page was made."))
+            said = "What the reference gives, computed when this page was made."
+            if any(special_cases.UNDEFINED in row for one in found for row in one.rows):
+                said += " Undefined: the contract promises no value, and a backend may give any."
+            parts.append(element("p", said))
         for one in found:
             parts.append(element("h3", one.title))
             parts.append(table(one.header, one.rows, class_="numbers"))
@@ -251,8 +301,14 @@ class _Page:
             (dtype, ", ".join(_value(value) for value in values)) for dtype, values in op["special_values"].items()
         ]
         listed = table(("dtype", "values"), values)
-        summary = element("summary", "The special values on which it is checked")
-        return joined([*parts, element("details", summary, listed)])
+        summary = element("summary", "The special values of the op")
+        checked = element(
+            "p",
+            "The SDK's own tests check the reference on them, in floats of elementwise ops without attributes. "
+            "`backend-sdk doctor` does not put them to a backend; `backend-sdk coverage --prove --backend NAME` puts "
+            "special values to it through aten's elementwise overloads.",
+        )
+        return joined([*parts, element("details", summary, checked, listed)])
 
     def _tolerance(self) -> Markup:
         by_bound: dict[str, list[str]] = {}

@@ -25,6 +25,9 @@ _OF_TWO: dict[torch.dtype, list[Any]] = {
     torch.bool: [False, True],
 }
 
+# What stands in a table for a value that the op does not promise.
+UNDEFINED = "undefined"
+
 _SHOWN_DTYPES = (torch.float32, torch.int32, torch.bool)
 # Forms of an op, by its attributes, of which each gets a table.
 _MOST_FORMS = 4
@@ -66,8 +69,11 @@ def _table(op: Prim, data: dict[str, Any], dtype: torch.dtype, attributes: dict[
     call = f"{op.name}({', '.join(names)})"
     if len(names) == 1:
         values = [decoded(value) for value in data["special_values"][dtypes.name(dtype)]]
-        results = op.reference(torch.tensor(values, dtype=dtype), **attributes)
-        return [Table(title, (names[0], call), tuple(zip(map(shown, values), _shown(results), strict=True)))]
+        operand = torch.tensor(values, dtype=dtype)
+        undefined = _undefined(op, (operand,), attributes)
+        results = _shown(op.reference(operand, **attributes))
+        cells = [UNDEFINED if open_ else result for open_, result in zip(undefined, results, strict=True)]
+        return [Table(title, (names[0], call), tuple(zip(map(shown, values), cells, strict=True)))]
     if dtype not in _OF_TWO:
         return []
     values = [decoded(value) for value in _OF_TWO[dtype]]
@@ -78,11 +84,22 @@ def _table(op: Prim, data: dict[str, Any], dtype: torch.dtype, attributes: dict[
 
 
 def _of_pair(op: Prim, pair: tuple[Any, ...], dtype: torch.dtype, attributes: dict[str, Any]) -> str:
+    operands = tuple(torch.tensor([value], dtype=dtype) for value in pair)
+    if _undefined(op, operands, attributes)[0]:
+        return UNDEFINED
     try:
-        return _shown(op.reference(*(torch.tensor([value], dtype=dtype) for value in pair), **attributes))[0]
+        return _shown(op.reference(*operands, **attributes))[0]
     except RuntimeError:
-        # An integer divided by 0: the reference raises.
+        # An integer to a negative power: the reference raises.
         return "raises"
+
+
+def _undefined(op: Prim, operands: tuple[torch.Tensor, ...], attributes: dict[str, Any]) -> list[bool]:
+    """Of which elements the op promises no value, whatever its reference gives here."""
+    if op.undefined is None:
+        return [False] * operands[0].numel()
+    found: list[bool] = op.undefined(*operands, **attributes).tolist()
+    return found
 
 
 def _shown(results: torch.Tensor) -> list[str]:

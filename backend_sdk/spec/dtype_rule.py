@@ -93,7 +93,8 @@ class DtypeRule:
             dtype: torch.dtype = attributes[result.attribute]
             if dtype not in result.domain:
                 raise DtypeRuleError(
-                    f"{op}: attribute {result.attribute}={dtype} is not a dtype of {describe(result.domain)}"
+                    f"{op}: attribute {result.attribute}={dtype} is not a dtype of {describe(result.domain)}",
+                    hint=f"`backend-sdk spec {op}` lists the dtypes that {result.attribute} may be",
                 )
             return dtype
         if isinstance(result, RealOf):

@@ -9,6 +9,7 @@ Does not: build graphs (`backend_sdk.graph` does, through `Builder`).
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -79,7 +80,8 @@ class Prim:
     ``shape_rule`` gets operand types and attributes and returns the result's shape, or a list of shapes when
     the op has several results; it raises `DialectError` through `refuse` for operands that do not fit.
     ``structural`` ops shape, convert or make constants: they carry no work of their own. ``doc`` is the
-    reference's docstring.
+    reference's docstring. ``undefined(*operands, **attributes)``, when given, says of an elementwise op for which
+    elements it promises no value: a bool tensor of the result's shape.
     """
 
     kind = "prim"
@@ -97,6 +99,7 @@ class Prim:
         differentiable: bool = True,
         structural: bool = False,
         identity: Callable[..., bool] | None = None,
+        undefined: Callable[..., torch.Tensor] | None = None,
     ) -> None:
         self.reference = reference
         self.name = self.__name__ = self.__qualname__ = reference.__name__
@@ -112,6 +115,7 @@ class Prim:
         self.differentiable = differentiable
         self.structural = structural
         self.identity = identity
+        self.undefined = undefined
         parameters = self.signature.parameters.values()
         self.operand_names = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self.attribute_names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
@@ -146,18 +150,29 @@ class Prim:
     def infer(self, operands: tuple[TensorType | None, ...], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
         """Types of the results. Raises `DialectError` for operands or attributes outside the op's domain."""
         if self.is_variadic and not operands:
-            raise DialectError(f"{self.name} takes at least one operand, got none")
+            raise DialectError(f"{self.name} takes at least one operand, got none", hint=self._call_advice())
         if len(operands) != len(self.operand_names) and not self.is_variadic:
-            raise DialectError(f"{self.name} takes {len(self.operand_names)} operands, got {len(operands)}")
-        if attributes.keys() != set(self.attribute_names):
             raise DialectError(
-                f"{self.name} takes the attributes {list(self.attribute_names)}, got {sorted(attributes)}"
+                f"{self.name} takes {len(self.operand_names)} operands, got {len(operands)}: {_listed(operands)}",
+                hint=self._call_advice(),
+            )
+        if attributes.keys() != set(self.attribute_names):
+            on = f", with the operands {_listed(operands)}" if operands else ""
+            raise DialectError(
+                f"{self.name} takes the attributes {list(self.attribute_names)}, got {sorted(attributes)}{on}",
+                hint=self._call_advice(attributes),
             )
         result_dtypes = self.dtype_rule.infer(self.name, operands, attributes)
         shapes = self.shape_rule(*operands, **attributes)
         if len(result_dtypes) == 1 and not isinstance(shapes, list):
             return (TensorType(tuple(shapes), result_dtypes[0]),)
         return tuple(TensorType(tuple(s), d) for s, d in zip(shapes, result_dtypes, strict=True))
+
+    def _call_advice(self, attributes: Iterable[str] = ()) -> str:
+        """How the op is called, and the nearest spelling of each attribute that it has not."""
+        near = {name: difflib.get_close_matches(name, self.attribute_names, n=1) for name in attributes}
+        spelled = [f"{name} is spelled {found[0]}" for name, found in near.items() if found and found[0] != name]
+        return ", ".join([*spelled, f"call prims.{self.name}{self.signature_text.partition(' -> ')[0]}"])
 
     def _check_definition(self) -> None:
         missing = [
@@ -174,7 +189,10 @@ class Prim:
             if not present
         ]
         if missing:
-            raise RegistryError(f"{self.kind} {self.name!r} lacks {', '.join(missing)}")
+            raise RegistryError(
+                f"{self.kind} {self.name!r} lacks {', '.join(missing)}",
+                hint="give them where the op is defined: an op of the contract stands in one place",
+            )
         unknown = set(self.profiles) - set(PROFILES)
         if unknown:
             raise RegistryError(
@@ -210,7 +228,9 @@ class Registry:
 
     def add(self, op: Prim) -> Prim:
         if op.name in self._ops:
-            raise RegistryError(f"the contract already has an op named {op.name!r}")
+            raise RegistryError(
+                f"the contract already has an op named {op.name!r}", hint="give one of the two another name"
+            )
         self._ops[op.name] = op
         return op
 
@@ -218,7 +238,9 @@ class Registry:
         try:
             return self._ops[name]
         except KeyError:
-            raise RegistryError(f"the contract has no op {name!r}: {nearest(name, self._ops)}") from None
+            raise RegistryError(
+                f"the contract has no op {name!r}: {nearest(name, self._ops)}", hint="`backend-sdk spec` lists the ops"
+            ) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._ops
@@ -230,16 +252,33 @@ class Registry:
         return len(self._ops)
 
 
-def refuse(op: str, reason: str, *operands: TensorType | None) -> DialectError:
+def refuse(op: str, reason: str, *operands: TensorType | None, hint: str | None = None) -> DialectError:
     """The error of a shape rule: names the op, its operand types and the reason."""
-    got = ", ".join("None" if operand is None else str(operand) for operand in operands)
-    return DialectError(f"{op}({got}): {reason}")
+    return DialectError(
+        f"{op}({_listed(operands)}): {reason}", hint=hint or f"`backend-sdk spec {op}` says what the op takes"
+    )
 
 
 def same_shape(op: str, *operands: TensorType | None) -> Shape:
     """Shape rule of elementwise ops: all operands have one shape."""
-    first = next(operand for operand in operands if operand is not None)
-    for operand in operands:
-        if operand is not None and differ(operand.shape, first.shape):
-            raise refuse(op, "operands must have one shape; broadcast first", *operands)
-    return first.shape
+    present = [operand for operand in operands if operand is not None]
+    for operand in present:
+        if differ(operand.shape, present[0].shape):
+            raise refuse(op, "operands must have one shape; broadcast first", *operands, hint=_stretching(present))
+    return present[0].shape
+
+
+def _stretching(operands: list[TensorType]) -> str:
+    """How to bring operands to one shape, in the values of the first whose shape is not that of the largest rank."""
+    target = max(operands, key=lambda operand: operand.rank)
+    other = next(operand for operand in operands if differ(operand.shape, target.shape))
+    dims = tuple(range(target.rank - other.rank, target.rank))
+    return (
+        f"the dialect broadcasts nothing by itself: stretch each operand to the shape of the result, such as "
+        f"prims.broadcast(x, shape=({', '.join(map(str, target.shape))}), dims={dims}) for the {other}; dims[i] is "
+        "the dimension that dimension i of x becomes"
+    )
+
+
+def _listed(operands: Iterable[TensorType | None]) -> str:
+    return ", ".join("None" if operand is None else str(operand) for operand in operands)

@@ -15,7 +15,8 @@ from torch._ops import OpOverload
 from backend_sdk.torch_compat import decompositions
 from backend_sdk.torch_compat.overloads import aten_overloads, base_name
 
-_KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+# Where torch's Python kernels that take an op apart are registered.
+KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 
 
 @contextlib.contextmanager
@@ -29,7 +30,7 @@ def kept_whole() -> Iterator[None]:
     """
     # torch makes its table, once, of these very kernels.
     decompositions.table()
-    removed = {op: {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels} for op in _kept()}
+    removed = {op: {key: op.py_kernels.pop(key) for key in KEYS if key in op.py_kernels} for op in kept_overloads()}
     for op in removed:
         op._dispatch_cache.clear()
     try:
@@ -41,7 +42,8 @@ def kept_whole() -> Iterator[None]:
 
 
 @functools.cache
-def _kept() -> tuple[OpOverload, ...]:
+def kept_overloads() -> tuple[OpOverload, ...]:
+    """The overloads whose Python kernels are taken out within `kept_whole`."""
     return tuple(
         op
         for op in aten_overloads().values()

@@ -76,7 +76,7 @@ def test_spec_prints_its_schema_and_published_versions(run):
     code, output, error = run("spec", "--version", "0.9")
     assert (code, output) == (2, "") and "no version '0.9' of the contract was published" in error
     code, _, error = run("spec", "exp", "--profile", "base")
-    assert code == 2 and "give one of" in words(error)
+    assert code == 2 and "OP and --profile do not go together" in words(error)
 
 
 def test_spec_of_one_op_shows_all_there_is_to_know(run):
@@ -107,6 +107,32 @@ def test_spec_shows_the_ops_of_a_profile_only(run, profile):
     spec = json.loads(output)
     assert spec["profile"] == profile
     assert [op["name"] for op in spec["ops"]] == sorted(op.name for op in CONTRACT if profile in op.profiles)
+
+
+def test_an_op_may_be_named_as_in_python_or_as_torch_does(run):
+    assert run("spec", "prims.exp") == run("spec", "exp")
+    code, output, _ = run("spec", "aten.exp", "--json")
+    assert code == 0
+    found = {one["overload"]: one for one in json.loads(output)}
+    assert "exp" in found["aten.exp.default"]["ops"] and "exp" in found["aten.exp.out"]["ops"]
+    assert run("spec", "torch.ops.aten.exp", "--json")[1] == run("spec", "aten::exp", "--json")[1] == output
+    code, output, _ = run("spec", "aten.linear.default", "--json")
+    (linear,) = json.loads(output)
+    assert code == 0 and {"linear", "dot_general"} <= set(linear["ops"]) and "aten.addmm.default" in linear["how"]
+    code, output, _ = run("spec", "aten.exp_")
+    assert code == 0 and "as aten.exp.default" in words(output)
+    code, output, error = run("spec", "aten.expp")
+    assert (code, output) == (2, "") and "did you mean aten.exp" in error
+
+
+def test_one_op_of_a_published_version_is_shown(run):
+    code, output, _ = run("spec", "exp", "--version", VERSION)
+    (exp,) = (op for op in json.loads(published_text(VERSION))["ops"] if op["name"] == "exp")
+    assert code == 0 and json.loads(output) == exp
+    code, _, error = run("spec", "expp", "--version", VERSION)
+    assert code == 2 and f"no op 'expp' in version {VERSION}: did you mean exp" in error
+    code, _, error = run("spec", "aten.exp", "--version", VERSION)
+    assert code == 2 and "aten.exp is torch's" in words(error)
 
 
 def test_an_unknown_op_or_profile_gets_the_nearest_names_and_code_2(run):

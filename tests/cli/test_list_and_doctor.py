@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from backend_sdk.cli import environment
+from backend_sdk.plugins import load_plugin
 from backend_sdk.plugins.diagnosis import Status
 from backend_sdk.plugins.probe import probe
 
@@ -226,6 +227,100 @@ def test_a_native_module_that_does_not_load_is_a_failure(monkeypatch):
     monkeypatch.setitem(sys.modules, "backend_sdk._native", None)
     check = environment.check_native()
     assert check.status == Status.FAILED and "backend_sdk._native does not load" in check.detail
+
+
+UNASKED = (
+    HOOK
+    + """
+import datetime
+import torch
+from backend_sdk import Limitation, prims
+from backend_sdk.backend import Backend, implements
+
+aten = torch.ops.aten
+
+@implements(aten.linear.default)
+def linear(x, weight, bias=None):
+    return torch.nn.functional.linear(x, weight, bias)
+
+@implements(aten.hardswish.default)
+def hardswish(x):
+    return torch.nn.functional.hardswish(x)
+
+def in_place(out, x):
+    return prims.exp(x)
+
+def shrink(out, x, lambd=0.5):
+    return NotImplemented
+
+def whole(out, x, alpha=1, scale=1, input_scale=1):
+    return NotImplemented
+
+class Acme(Backend):
+    name = "acme"
+    overloads = (aten.softmax.int, aten.upsample_bilinear2d.default)
+    limitations = (
+        Limitation("exp", "slow before firmware 2", expires=datetime.date(2020, 1, 31)),
+        Limitation("log", "slow before firmware 9", expires=datetime.date(9999, 1, 31)),
+    )
+
+@hookimpl
+def sdk_backends():
+    return [Acme]
+
+@hookimpl
+def sdk_decompositions():
+    return {aten.exp_.default: in_place, aten.hardshrink.default: shrink, aten.elu.default: whole}
+"""
+)
+
+
+@pytest.fixture
+def unasked(packages):
+    packages.add(
+        "acme-backend",
+        {"acme": packages.module("acme_sdk", UNASKED)},
+        dynamo_lines={"sdk:acme": "backend_sdk.dynamo:acme"},
+    )
+
+
+def test_doctor_warns_of_each_claim_and_rule_that_torch_compile_never_asks(unasked, run, quick):
+    code, output, _ = run("doctor", "--backend", "acme", "--json")
+    assert code == 0
+    found = {
+        name.removeprefix("plugin acme: "): check
+        for name, check in statuses(output).items()
+        if name.startswith("plugin acme: aten.")
+    }
+    assert sorted(found) == ["aten.exp_.default", "aten.hardshrink.default", "aten.linear.default", "aten.softmax.int"]
+    assert all(check["status"] == "warning" for check in found.values())
+    linear = found["aten.linear.default"]
+    assert "the claim of aten.linear.default is never asked under torch.compile" in linear["detail"]
+    assert "prims.linear (a composite of the contract)" in linear["hint"]
+    assert "aten.addmm.default (contract: linear)" in linear["hint"] and "aten.mm.default" in linear["hint"]
+    assert "prims.softmax" in found["aten.softmax.int"]["hint"] and "aten._softmax" in found["aten.softmax.int"]["hint"]
+    in_place = found["aten.exp_.default"]
+    assert "the rule in_place (acme_sdk.py:" in in_place["detail"] and "writes into an argument" in in_place["detail"]
+    assert "prims.exp (a prim of the contract) or torch.ops.aten.exp.default" in in_place["hint"]
+    assert "aten.where.self (contract: " in found["aten.hardshrink.default"]["hint"]
+
+
+def test_loading_such_a_plugin_warns(unasked, caplog):
+    load_plugin("acme").decompositions()
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 4
+    assert any("aten.linear.default is taken apart" in one and "claim prims.linear" in one for one in warned)
+
+
+def test_doctor_warns_of_limitations_that_have_expired(unasked, run, quick):
+    _, output, _ = run("doctor", "--backend", "acme", "--json")
+    (check,) = [one for name, one in statuses(output).items() if name == "plugin acme: limitation"]
+    assert check["status"] == "warning" and "exp: slow before firmware 2 (expired on 2020-01-31)" in check["detail"]
+
+
+def test_the_private_names_are_of_no_backend(run):
+    code, output, error = run("doctor", "--private-api", "--backend", "reference")
+    assert (code, output) == (2, "") and "leave out --backend" in error
 
 
 def test_the_private_names_are_printed(run):

@@ -213,6 +213,33 @@ def test_unknown_ops_backends_and_folders_are_refused(run, tmp_path):
     assert code == 2 and "is a file, not a folder" in error
 
 
+def test_a_part_of_the_pages_says_that_it_is_one(run, tmp_path, site):
+    assert run(tmp_path / "part", "--op", "exp")[0] == 0
+    text = " ".join(_Page(_text(tmp_path / "part", "index.html")).text.split())
+    assert f"A part of the contract: 1 of its {len(CONTRACT)} ops" in text
+    assert "The hash is that of the whole contract" in text and "Version" in text
+
+
+def test_files_of_others_are_not_overwritten(run, tmp_path):
+    index = tmp_path / "index.html"
+    index.write_text("mine")
+    code, output, error = run(tmp_path, "--op", "exp")
+    assert (code, output) == (2, "") and "index.html" in error and "--force" in error
+    assert index.read_text() == "mine" and not (tmp_path / "op").exists()
+    assert run(tmp_path, "--op", "exp", "--force")[0] == 0
+    assert index.read_text() != "mine"
+    # What it wrote itself it writes again, and pages of other ops beside them.
+    assert run(tmp_path, "--op", "log")[0] == 0
+    assert run(tmp_path, "--op", "exp")[0] == 0
+    (tmp_path / "op" / "exp.html").write_text("changed by hand")
+    code, _, error = run(tmp_path, "--op", "exp")
+    assert code == 2 and "exp.html" in error
+    assert run(tmp_path, "--op", "log")[0] == 0
+    (tmp_path / ".backend-sdk-pages.json").write_text("not json")
+    code, _, error = run(tmp_path, "--op", "log")
+    assert code == 2 and "index.html" in error
+
+
 def test_one_backend_can_be_asked_alone(packages, run, tmp_path):
     packages.add("bad", {"bad": packages.module("bad_sdk", "raise SystemExit('loaded though not named')")})
     code, _, _ = run(tmp_path, "--op", "exp", "--backend", "reference")
@@ -243,7 +270,12 @@ def test_special_cases_are_what_the_reference_gives():
     assert floats.header[0] == "x \\ y" and floats.rows[0][1:] == ("nan",) * 8
     assert integers.title == "int32"
     (quotients,) = of("floor_div")
-    assert quotients.rows[1][1] == "raises" and quotients.rows[4][4] == "-4"
+    assert quotients.rows[1][1] == "undefined" and quotients.rows[4][4] == "-4"
+    whole = next(dict(table.rows) for table in of("convert") if table.title == "float32, dtype=int64")
+    assert whole["nan"] == whole["inf"] == whole["-inf"] == "undefined" and whole["1"] == "1"
+    (shifts,) = of("shift_left")
+    row = dict(zip(shifts.header, shifts.rows[1], strict=True))
+    assert row["-1"] == row["2147483647"] == "undefined" and row["2"] == "4"
     assert [table.title for table in of("gelu")] == ["float32, approximate='none'", "float32, approximate='tanh'"]
     assert not of("cumsum") and not of("select") and not of("svd")
 
