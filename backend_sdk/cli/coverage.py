@@ -96,6 +96,9 @@ def command(
 
         dtypes = _chosen(dtype, DTYPES, "dtype", [DEFAULT])
         kinds = _chosen(only, KINDS, "kind", list(KINDS))
+        if DEFAULT not in dtypes and not op and not only:
+            # An overload by itself is called with arguments of the default dtype.
+            kinds.remove("overload")
         # Before a journal is begun, or another thrown away.
         samples, specials = _planned(op or [], covered, dtypes, kinds)
         where = {"level": level or "prims"} if not backend else _identity(backend)

@@ -149,7 +149,8 @@ def _added(out: TensorType, x: Any, y: Any, alpha: Any, combine: Prim) -> Any:
 @decomposition(aten.add.Tensor, aten.add.Scalar)
 def add(out: TensorType, x: Any, y: Any, alpha: Any = 1) -> Any:
     if out.dtype == torch.bool:
-        return prims.bitwise_or(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+        first = spread(x, out.shape, out.dtype)
+        return prims.bitwise_or(first, spread(y, out.shape, out.dtype)) if alpha else first
     return _added(out, x, y, alpha, prims.add)
 
 

@@ -503,9 +503,10 @@ def _cutoff(x: Value, largest: Value, atol: Value | None, rtol: Value | None) ->
 
 @decomposition(aten.linalg_matrix_exp.default)
 def linalg_matrix_exp(out: TensorType, x: Value) -> Any:
-    if x.dtype not in m.MATRIX_DTYPES:
+    wide = dtypes.compute_dtype(x.dtype)
+    if wide not in m.MATRIX_DTYPES:
         return NotImplemented
-    return prims.matrix_exp(x)
+    return cast(prims.matrix_exp(cast(x, wide)), out.dtype)
 
 
 @decomposition(aten.linalg_matrix_sqrth.default)

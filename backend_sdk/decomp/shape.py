@@ -9,7 +9,7 @@ import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import axis_of, spread
-from backend_sdk.decomp.registry import Memory, decomposition
+from backend_sdk.decomp.registry import Declined, Memory, decomposition
 from backend_sdk.graph import Value, define, is_open
 from backend_sdk.prims.shorthand import along, cast, constant, trailing
 from backend_sdk.spec import Shape, SymExpr, TensorType
@@ -469,6 +469,37 @@ def arange_start_step(out: TensorType, start: Any, end: Any, step: Any = 1, **_:
 def range_with_its_end(out: TensorType, start: Any, end: Any, step: Any = 1, **_: Any) -> Any:
     """``torch.range``, which holds its end."""
     return _ramp(out, start, step)
+
+
+@decomposition(
+    aten.linspace.default, aten.linspace.Tensor_Scalar, aten.linspace.Scalar_Tensor, aten.linspace.Tensor_Tensor
+)
+def linspace(out: TensorType, start: Any, end: Any, steps: Any, **_: Any) -> Any:
+    """Each half from its own end, so that both ends are met.
+
+    The ends are converted to the dtype first, for integers too (4.3 counts as 4), whose steps are float64. 16-bit
+    floats round the step, as eager does. Eager rounds the first element of each vector too, so that its numbers depend
+    on the machine's vectors.
+    """
+    if not isinstance(steps, int):
+        return Declined("the number of steps is symbolic: torch's own decomposition takes it")
+    first, last = (spread(end, (), out.dtype) for end in (start, end))
+    if steps == 1:
+        return trailing(first, out.shape)
+    wide = torch.float64 if out.dtype in dtypes.INTEGRAL | dtypes.BOOLEAN else out.dtype
+    first, last = cast(first, wide), cast(last, wide)
+    step = prims.div(prims.sub(last, first), constant(first, steps - 1))
+    index = prims.iota(length=steps, dtype=torch.int64)
+    ahead, back = cast(index, wide), cast(prims.sub(constant(index, steps - 1), index), wide)
+    first, last, step = (trailing(part, out.shape) for part in (first, last, step))
+    return cast(
+        prims.select(
+            prims.lt(index, constant(index, steps // 2)),
+            prims.add(first, prims.mul(step, ahead)),
+            prims.sub(last, prims.mul(step, back)),
+        ),
+        out.dtype,
+    )
 
 
 @decomposition(prims_of_torch.iota.default)

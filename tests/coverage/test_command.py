@@ -161,3 +161,16 @@ def test_without_the_extra_it_says_what_to_install(run, tmp_path, monkeypatch):
     op_catalogue.op_infos.cache_clear()
     assert code == 2
     assert "backend-sdk[test]" in err
+
+
+def test_in_another_dtype_no_overload_is_called_by_itself(run, tmp_path, monkeypatch):
+    from backend_sdk.cli import coverage
+
+    asked = []
+    monkeypatch.setattr(coverage, "_planned", lambda names, covered, dtypes, kinds: asked.append(kinds) or ([], []))
+    monkeypatch.setattr(coverage, "_prove", lambda *_: None)
+    for number, (arguments, overloads) in enumerate(
+        [(("float16",), False), (("float32",), True), (("float16", "--only", "overload"), True)]
+    ):
+        run("--prove", "--journal", str(tmp_path / f"{number}.jsonl"), "--dtype", *arguments)
+        assert ("overload" in asked[-1]) is overloads

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from backend_sdk import dtypes
 from backend_sdk.coverage.calls import COMPOSITES, Call, prove
 
 
@@ -91,3 +92,30 @@ def compiled_dynamic():
     torch._dynamo.reset()
     yield lambda function: torch.compile(function, backend="sdk:reference", dynamic=True)
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("dtype", [*dtypes.FLOAT_DTYPES, *dtypes.INTEGER_DTYPES, torch.complex64])
+@pytest.mark.parametrize(("start", "end"), [(4.3, -3), (0, 7), (4.7, 50.2), (-1.5, 1.5), (3, 3)])
+@pytest.mark.parametrize("steps", [0, 1, 2, 13])
+def test_linspace_converts_its_ends_first(dtype, start, end, steps):
+    if dtype == torch.uint8:
+        start, end = abs(start), abs(end)
+    assert agrees(lambda x: x + torch.linspace(start, end, steps, dtype=dtype), torch.zeros(steps, dtype=dtype))
+    ends = torch.tensor(start), torch.tensor(end)
+    assert agrees(lambda *ends: torch.linspace(*ends, steps, dtype=dtype), *ends)
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("other", [True, torch.tensor([True, False, True, False])])
+def test_a_sum_of_booleans_heeds_its_factor(alpha, other):
+    x = torch.tensor([True, True, False, False])
+    assert agrees(lambda x, y: torch.add(x, y, alpha=alpha), x, other)
+    assert agrees(lambda x, y: x.clone().add_(y, alpha=alpha), x, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_exponential_of_a_matrix_of_16_bits(compiled_call, dtype):
+    """It is the rounded one of float32. Eager's own kernel of these dtypes gives infinities and NaN."""
+    x = torch.tensor([[0.5, -0.25], [0.125, 1.0]], dtype=dtype)
+    found = compiled_call(torch.linalg.matrix_exp, [x], fallback="error").leaves[0]
+    assert torch.equal(found, torch.linalg.matrix_exp(x.float()).to(dtype))
