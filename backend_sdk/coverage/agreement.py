@@ -117,11 +117,19 @@ def agree_in_each_element(
 # Roundings that a right result may be off by, in an order or a formula of its own.
 _ROUNDINGS = 32
 
+# torch.testing's own relative and absolute tolerances, of each part of a number.
+_TOLERANCES = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+}
+
 
 def is_as_near(
     actual: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor, errors: torch.Tensor | None = None
 ) -> bool:
-    """Whether each element is as near to the truth as eager's are.
+    """Whether each element is within torch's own tolerances, or as near to the truth as eager's are.
 
     An element's unit is an epsilon of its own, and what rounding the inputs costs it (``errors``). Allowed are 32 units
     or, where eager is worse, four times as many as eager's worst element is off by: a long sum in a single chain, a
@@ -149,8 +157,10 @@ def is_as_near(
     unit = info.eps * truth.abs() + errors
     # Below the smallest normal number there is less to be near to.
     roundings = (of_eager / unit.clamp(min=info.eps * info.tiny)).max()
-    allowed = unit * torch.clamp(4 * roundings, min=_ROUNDINGS)
-    return bool((error <= torch.maximum(allowed, 4 * of_eager)).all())
+    near = error <= torch.maximum(unit * torch.clamp(4 * roundings, min=_ROUNDINGS), 4 * of_eager)
+    relative, absolute = _TOLERANCES[eager.dtype]
+    apart = (actual[finite].to(truth.dtype) - eager[finite].to(truth.dtype)).abs()
+    return bool((near | (apart <= absolute + relative * eager[finite].to(truth.dtype).abs())).all())
 
 
 def _first_lines(error: Exception) -> str:

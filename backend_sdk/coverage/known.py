@@ -73,8 +73,16 @@ KNOWN: tuple[Known, ...] = (
     ),
     *_all(
         Reason.NOT_YET,
-        "eager's exp overflows float16 where its logarithm does not; ours computes in float32, as torch's decomposition",
+        "eager's exp overflows float16 where its logarithm does not; ours computes in float32, as torch's own rule",
         "nn.functional.soft_margin_loss",
+        other_numbers=True,
+        dtypes=("float16",),
+    ),
+    *_all(
+        Reason.NOT_YET,
+        "eager's gradient in float16 is NaN at hundreds of places where the true one is below 2, and ours is finite",
+        "grid_sampler_3d",
+        ("backward",),
         other_numbers=True,
         dtypes=("float16",),
     ),
