@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.promotion import axis_of, spread
+from backend_sdk.decomp.promotion import axis_of, filled
 from backend_sdk.decomp.registry import Memory, decomposition
 from backend_sdk.graph import Value, define, is_open
 from backend_sdk.prims.shorthand import along, cast, constant, trailing
@@ -400,7 +400,7 @@ def select_scatter(out: TensorType, x: Value, source: Value, dim: int, index: An
 def full(out: TensorType, like_or_size: Any, *rest: Any, fill_value: Any = None, **_: Any) -> Any:
     # full(size, fill), full_like(x, fill), new_full(x, size, fill): the fill comes last among the positional ones.
     value = fill_value if fill_value is not None else rest[-1]
-    return spread(value, out.shape, out.dtype)
+    return filled(value, out.shape, out.dtype)
 
 
 @decomposition(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
@@ -427,12 +427,12 @@ def zeros(out: TensorType, *_: Any, **__: Any) -> Any:
 
 @decomposition(aten.fill.Scalar, aten.fill.Tensor)
 def fill(out: TensorType, x: Value, value: Any) -> Any:
-    return spread(value, out.shape, out.dtype)
+    return filled(value, out.shape, out.dtype)
 
 
 @decomposition(aten.scalar_tensor.default, prims_of_torch.scalar_tensor.default)
 def scalar_tensor(out: TensorType, value: Any, **_: Any) -> Any:
-    return spread(value, (), out.dtype)
+    return filled(value, (), out.dtype)
 
 
 def _ramp(out: TensorType, start: Any, step: Any) -> Any:
