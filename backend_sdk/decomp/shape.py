@@ -99,8 +99,6 @@ def flip(out: TensorType, x: Value, dims: Sequence[int]) -> Any:
 def roll(out: TensorType, x: Value, shifts: Any, dims: Any = ()) -> Any:
     shifts = (shifts,) if isinstance(shifts, (int, SymExpr)) else tuple(shifts)
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
-    if any(isinstance(size, SymExpr) for size in (*x.shape, *shifts)):
-        return NotImplemented
     if not dims:
         flat = prims.reshape(x, shape=(_count(x.shape),))
         return prims.reshape(_rolled(flat, shifts[0], 0), shape=out.shape)
@@ -118,7 +116,8 @@ def _count(shape: Shape) -> Dim:
 
 def _rolled(x: Value, shift: Any, axis: int) -> Value:
     size: Any = x.shape[axis] if x.ndim else 1
-    cut = shift % size if size else 0
+    # torch guards that a symbolic size is not 0 before it rolls.
+    cut = 0 if size == 0 else shift % size
     if cut == 0:
         return x
     head, tail = slice_axis(x, axis, size - cut, size), slice_axis(x, axis, 0, size - cut)
