@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp import elementwise, reduction, torch_prims
 from backend_sdk.decomp.promotion import spread
@@ -177,6 +179,22 @@ def sgn(out: TensorType, x: Value) -> Any:
     divisor = prims.select(zero, constant(length, 1.0), length)
     real, imag = (prims.div(part, divisor) for part in _parts(x))
     return prims.select(zero, constant(x, 0), prims.complex(real, imag))
+
+
+@_of_complex(aten.nan_to_num.default)
+def nan_to_num(
+    out: TensorType, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """Of each part by itself."""
+    limits = torch.finfo(out.dtype)
+    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+
+    def replaced(part: Value) -> Value:
+        finite = prims.select(prims.ne(part, part), constant(part, nan or 0.0), part)
+        finite = prims.select(prims.eq(part, constant(part, math.inf)), constant(part, high), finite)
+        return prims.select(prims.eq(part, constant(part, -math.inf)), constant(part, low), finite)  # type: ignore[no-any-return]
+
+    return prims.complex(*map(replaced, _parts(x)))
 
 
 @_of_complex(aten.isinf.default)

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.promotion import promoted, spread
+from backend_sdk.decomp.promotion import filled, promoted, spread, wrapped_number
 from backend_sdk.decomp.registry import decomposition
+from backend_sdk.errors import DialectError
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, scaled
 from backend_sdk.spec import Prim, TensorType
@@ -140,6 +141,9 @@ for _op, _prim in _COMPARISONS.items():
 
 
 def _added(out: TensorType, x: Any, y: Any, alpha: Any, combine: Prim) -> Any:
+    if combine is prims.sub and out.dtype in dtypes.INTEGRAL and isinstance(alpha, int) and alpha != 1:
+        # Eager adds -alpha times y, and it is this factor that must not overflow.
+        combine, alpha = prims.add, wrapped_number(-alpha, torch.int64)
     if alpha == 1:
         return combine(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
     wide = dtypes.compute_dtype(out.dtype)
@@ -252,7 +256,10 @@ def pow(out: TensorType, x: Any, y: Any) -> Any:
         return prims.sqrt(base)
     if y == 3 and not isinstance(y, Value):
         return prims.mul(prims.mul(base, base), base)
-    return prims.pow(base, spread(y, out.shape, out.dtype))
+    exponent = filled(y, out.shape, out.dtype)
+    if out.dtype in dtypes.INTEGRAL and isinstance(y, int) and y < 0:
+        raise DialectError(f"eager raises no integers to a negative integer power, here {y}")
+    return prims.pow(base, exponent)
 
 
 @decomposition(aten.fmax.default)
@@ -363,7 +370,7 @@ def isfinite(out: TensorType, x: Value) -> Any:
 
 @decomposition(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
 def where(out: TensorType, condition: Value, x: Any, y: Any) -> Any:
-    return prims.select(_truth(condition, out), spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+    return prims.select(_truth(condition, out), filled(x, out.shape, out.dtype), filled(y, out.shape, out.dtype))
 
 
 @decomposition(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
@@ -375,9 +382,9 @@ def masked_fill(out: TensorType, x: Value, mask: Value, value: Any) -> Any:
 def clamp(out: TensorType, x: Value, min: Any = None, max: Any = None) -> Any:
     value = spread(x, out.shape, out.dtype)
     if min is not None:
-        value = prims.maximum(value, spread(min, out.shape, out.dtype))
+        value = prims.maximum(value, filled(min, out.shape, out.dtype))
     if max is not None:
-        value = prims.minimum(value, spread(max, out.shape, out.dtype))
+        value = prims.minimum(value, filled(max, out.shape, out.dtype))
     return value
 
 
@@ -465,13 +472,13 @@ def gelu_backward(out: TensorType, grad: Value, x: Value, *, approximate: str = 
 def threshold(out: TensorType, x: Value, threshold: Any, value: Any) -> Any:
     """Eager rounds both numbers to the dtype first: of integers a threshold of -1.5 is -1."""
     operand = spread(x, out.shape, out.dtype)
-    dead = prims.le(operand, spread(threshold, out.shape, out.dtype))
-    return prims.select(dead, spread(value, out.shape, out.dtype), operand)
+    dead = prims.le(operand, filled(threshold, out.shape, out.dtype))
+    return prims.select(dead, filled(value, out.shape, out.dtype), operand)
 
 
 @decomposition(aten.threshold_backward.default)
 def threshold_backward(out: TensorType, grad: Value, x: Value, threshold: Any) -> Any:
-    dead = prims.le(spread(x, out.shape, out.dtype), spread(threshold, out.shape, out.dtype))
+    dead = prims.le(spread(x, out.shape, out.dtype), filled(threshold, out.shape, out.dtype))
     upstream = spread(grad, out.shape, out.dtype)
     return prims.select(dead, constant(upstream, 0), upstream)
 

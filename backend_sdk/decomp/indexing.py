@@ -11,7 +11,7 @@ import torch
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.places import never_empty, true_coordinates
 from backend_sdk.decomp.promotion import axis_of, spread
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Declined, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims.shorthand import cast, constant, count, stretch, trailing
 from backend_sdk.spec import Shape, TensorType
@@ -145,12 +145,31 @@ def scatter_add(out: TensorType, x: Value, dim: int, index: Value, source: Value
     return _scattered(out, x, dim, index, source, "add")
 
 
+# What eager's kernel reduces, by kind of dtype: truth values have no mean, complex numbers no order.
+_SCATTER_REDUCTIONS = {
+    "real": {"sum", "prod", "mean", "amax", "amin"},
+    "truth": {"sum", "prod", "amax", "amin"},
+    "complex": {"sum", "prod", "mean"},
+    "stored": set[str](),
+}
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype in dtypes.COMPLEX:
+        return "complex"
+    if dtype == torch.bool:
+        return "truth"
+    return "real" if dtype in dtypes.REAL else "stored"
+
+
 @decomposition(aten.scatter_reduce.two)
 def scatter_reduce(
     out: TensorType, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if out.dtype not in dtypes.REAL | dtypes.BOOLEAN:
-        return NotImplemented
+    if reduce not in _SCATTER_REDUCTIONS[_kind(out.dtype)]:
+        return Declined(f"eager has no {reduce} of {dtypes.name(out.dtype)}")
+    if reduce == "prod" and out.dtype in dtypes.COMPLEX:
+        return Declined("the contract's scatter multiplies no complex numbers")
     if 0 in index.shape:
         return x
     axis, target = axis_of(dim, x.ndim), _at_least_1d(x)
@@ -168,6 +187,10 @@ def _combined(target: Value, places: Value, updates: Value, axis: int, reduce: s
         # As numbers: truth is whatever is not 0.
         numbers = [cast(part, torch.int64) for part in (target, updates)]
         return cast(_combined(numbers[0], places, numbers[1], axis, reduce, include_self), torch.bool)
+    if target.dtype in dtypes.COMPLEX:
+        # Sums and means, which add and divide each part by itself.
+        parts = [(part(target), part(updates)) for part in (prims.real, prims.imag)]
+        return prims.complex(*(_combined(x, places, y, axis, reduce, include_self) for x, y in parts))
     wide = dtypes.compute_dtype(target.dtype)
     start, moved = cast(target, wide), cast(updates, wide)
     once = constant(moved, 1, torch.int64)
@@ -180,7 +203,7 @@ def _combined(target: Value, places: Value, updates: Value, axis: int, reduce: s
     if reduce == "mean":
         own = constant(met, 1)
         times = prims.add(met, own) if include_self else prims.select(untouched, own, met)
-        divide = prims.div if wide in dtypes.FLOATING else prims.floor_div
+        divide = prims.floor_div if wide in dtypes.INTEGRAL else prims.div
         result = divide(result, cast(times, wide))
     return cast(result, target.dtype)
 

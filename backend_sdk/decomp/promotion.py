@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from backend_sdk import dtypes
 from backend_sdk.graph import Value
 from backend_sdk.prims.shape import full
 from backend_sdk.prims.shorthand import cast, trailing
@@ -60,8 +61,25 @@ def number_dtype(number: Any) -> torch.dtype:
     return torch.get_default_dtype()
 
 
+def wrapped_number(number: int, dtype: torch.dtype) -> int:
+    """The number of an integer dtype that has the same low bits (two's complement)."""
+    limits = torch.iinfo(dtype)
+    return (number - limits.min) % (1 << limits.bits) + int(limits.min)
+
+
 def spread(operand: Any, shape: Shape, dtype: torch.dtype) -> Value:
-    """A value or a number as a value of ``shape`` and ``dtype``."""
+    """A value or a number as a value of ``shape`` and ``dtype``, an operand of arithmetic or of a comparison.
+
+    Eager makes a tensor of such a number and converts that: an integer outside an integer dtype wraps (of uint8, 300 is
+    44). Numbers that an op takes as they are, to be written or as limits, go through `filled`.
+    """
+    if isinstance(operand, int) and dtype in dtypes.INTEGRAL:
+        operand = wrapped_number(operand, dtype)
+    return filled(operand, shape, dtype)
+
+
+def filled(operand: Any, shape: Shape, dtype: torch.dtype) -> Value:
+    """As `spread`, but a number must be one of ``dtype``. Raises `DialectError` where eager finds that it overflows."""
     if isinstance(operand, Value):
         # Converting before stretching touches fewer elements.
         return trailing(cast(operand, dtype), shape)  # type: ignore[no-any-return]

@@ -38,7 +38,8 @@ def _uniform(key: Value, stream: int, out: TensorType) -> Any:
     return _drawn(prims.random_uniform, key, stream, out)
 
 
-def _normal(key: Value, stream: int, out: TensorType) -> Any:
+def standard_normal(key: Value, stream: int, out: TensorType) -> Any:
+    """Numbers of mean 0 and variance 1, of a floating or complex dtype; `NotImplemented` for another."""
     drawn = _drawn(prims.random_normal, key, stream, out)
     # The variance is that of both parts together.
     return scaled(drawn, math.sqrt(0.5)) if out.dtype in dtypes.COMPLEX else drawn
@@ -67,7 +68,7 @@ def rand(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
 
 @decomposition(aten.randn.default, aten.randn.generator, aten.randn_like.default, aten.randn_like.generator, draws=True)
 def randn(out: TensorType, key: Value, stream: int, *_: Any, **__: Any) -> Any:
-    return _normal(key, stream, out)
+    return standard_normal(key, stream, out)
 
 
 @decomposition(aten.uniform.default, draws=True)
@@ -95,7 +96,7 @@ def normal(
     *,
     generator: Any = None,
 ) -> Any:
-    return _moved(_normal(key, stream, out), deviation, center)
+    return _moved(standard_normal(key, stream, out), deviation, center)
 
 
 @decomposition(aten.bernoulli.p, draws=True)

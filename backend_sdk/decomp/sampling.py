@@ -12,6 +12,7 @@ import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
+from backend_sdk.decomp.random import standard_normal
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
@@ -162,7 +163,7 @@ def cauchy(
 
 def _normal(key: Value, stream: int, out: TensorType, center: Any, deviation: Any) -> Value:
     wide = dtypes.compute_dtype(out.dtype)
-    drawn = prims.random_normal(key, stream=stream, shape=out.shape, dtype=wide)
+    drawn = standard_normal(key, stream, TensorType(out.shape, wide))
     return prims.add(prims.mul(drawn, spread(deviation, out.shape, wide)), spread(center, out.shape, wide))  # type: ignore[no-any-return]
 
 
@@ -184,7 +185,7 @@ def log_normal(
     aten.normal.Tensor_Tensor, aten.normal.Tensor_float, aten.normal.float_Tensor, aten.normal.float_float, draws=True
 )
 def normal(out: TensorType, key: Value, stream: int, mean: Any, std: Any = 1.0, size: Any = None, **_: Any) -> Any:
-    if out.dtype not in dtypes.FLOATING:
+    if out.dtype not in dtypes.FLOATING | dtypes.COMPLEX:
         return NotImplemented
     return cast(_normal(key, stream, out, mean, std), out.dtype)
 

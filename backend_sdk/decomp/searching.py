@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.promotion import axis_of
+from backend_sdk.decomp.promotion import axis_of, spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
@@ -186,14 +186,14 @@ def searchsorted(
     if sorter is not None:
         sequence = prims.gather(sequence, sorter, axis=sequence.ndim - 1)
     if not isinstance(values, Value):
-        values = prims.full(shape=(), value=values, dtype=sequence.dtype)
+        values = spread(values, (), sequence.dtype)
     return _search(out, sequence, values, right or side == "right")
 
 
 @decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucketize(out: TensorType, values: Any, boundaries: Value, *, out_int32: bool = False, right: bool = False) -> Any:
     if not isinstance(values, Value):
-        values = prims.full(shape=(), value=values, dtype=boundaries.dtype)
+        values = spread(values, (), boundaries.dtype)
     return _search(out, boundaries, values, right)
 
 

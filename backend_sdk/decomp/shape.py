@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.promotion import axis_of, spread
+from backend_sdk.decomp.promotion import axis_of, filled
 from backend_sdk.decomp.registry import Declined, Memory, decomposition
 from backend_sdk.graph import Value, define, is_open
 from backend_sdk.prims.shorthand import along, cast, constant, trailing
@@ -100,8 +100,6 @@ def flip(out: TensorType, x: Value, dims: Sequence[int]) -> Any:
 def roll(out: TensorType, x: Value, shifts: Any, dims: Any = ()) -> Any:
     shifts = (shifts,) if isinstance(shifts, (int, SymExpr)) else tuple(shifts)
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
-    if any(isinstance(size, SymExpr) for size in (*x.shape, *shifts)):
-        return NotImplemented
     if not dims:
         flat = prims.reshape(x, shape=(_count(x.shape),))
         return prims.reshape(_rolled(flat, shifts[0], 0), shape=out.shape)
@@ -119,7 +117,8 @@ def _count(shape: Shape) -> Dim:
 
 def _rolled(x: Value, shift: Any, axis: int) -> Value:
     size: Any = x.shape[axis] if x.ndim else 1
-    cut = shift % size if size else 0
+    # torch guards that a symbolic size is not 0 before it rolls.
+    cut = 0 if size == 0 else shift % size
     if cut == 0:
         return x
     head, tail = slice_axis(x, axis, size - cut, size), slice_axis(x, axis, 0, size - cut)
@@ -401,7 +400,7 @@ def select_scatter(out: TensorType, x: Value, source: Value, dim: int, index: An
 def full(out: TensorType, like_or_size: Any, *rest: Any, fill_value: Any = None, **_: Any) -> Any:
     # full(size, fill), full_like(x, fill), new_full(x, size, fill): the fill comes last among the positional ones.
     value = fill_value if fill_value is not None else rest[-1]
-    return spread(value, out.shape, out.dtype)
+    return filled(value, out.shape, out.dtype)
 
 
 @decomposition(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
@@ -431,12 +430,12 @@ def zeros(out: TensorType, *_: Any, **__: Any) -> Any:
 
 @decomposition(aten.fill.Scalar, aten.fill.Tensor)
 def fill(out: TensorType, x: Value, value: Any) -> Any:
-    return spread(value, out.shape, out.dtype)
+    return filled(value, out.shape, out.dtype)
 
 
 @decomposition(aten.scalar_tensor.default, prims_of_torch.scalar_tensor.default)
 def scalar_tensor(out: TensorType, value: Any, **_: Any) -> Any:
-    return spread(value, (), out.dtype)
+    return filled(value, (), out.dtype)
 
 
 def _ramp(out: TensorType, start: Any, step: Any) -> Any:
@@ -483,7 +482,7 @@ def linspace(out: TensorType, start: Any, end: Any, steps: Any, **_: Any) -> Any
     """
     if not isinstance(steps, int):
         return Declined("the number of steps is symbolic: torch's own decomposition takes it")
-    first, last = (spread(end, (), out.dtype) for end in (start, end))
+    first, last = (filled(end, (), out.dtype) for end in (start, end))
     if steps == 1:
         return trailing(first, out.shape)
     wide = torch.float64 if out.dtype in dtypes.INTEGRAL | dtypes.BOOLEAN else out.dtype

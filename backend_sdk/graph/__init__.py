@@ -4,7 +4,7 @@ Does not: know backends or aten.
 """
 
 from backend_sdk.graph.builder import GraphBuilder, Origin, Value
-from backend_sdk.graph.host import define, is_open, memory_of, read
+from backend_sdk.graph.host import define, is_open, memory_of, read, solve
 from backend_sdk.graph.printer import format_graph
 from backend_sdk.graph.runnable import runnable
 from backend_sdk.graph.verifier import verify
@@ -19,5 +19,6 @@ __all__ = [
     "memory_of",
     "read",
     "runnable",
+    "solve",
     "verify",
 ]

@@ -9,6 +9,7 @@ Does not: run them (the runner does, as any call outside the regions).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,11 @@ class HostStep:
 
 read_number = HostStep("read_number", torch.Tensor.item, "the host reads a number off a tensor")
 define_number = HostStep("define_number", lambda number: number, "the host computes a size from other sizes")
+solve_size = HostStep(
+    "solve_size",
+    lambda x, axis, rest, factor: (x.shape[axis] - rest) // factor,
+    "the host computes a size from that of an input",
+)
 view_memory = HostStep("view_memory", torch.as_strided, "the host looks at an input's memory in another way")
 
 
@@ -53,12 +59,37 @@ def read(value: Value, number: Any) -> None:
 
     Does nothing when ``number`` is known already. Raises `DialectError` when it is no single symbol.
     """
-    _bind(read_number, value, number)
+    _bind(read_number, (value,), number)
 
 
 def define(number: Any, expression: Any) -> None:
     """Let the host compute ``number``, which torch left open, as ``expression`` over numbers that are known."""
-    _bind(define_number, expression, number)
+    _bind(define_number, (expression,), number)
+
+
+def solve(value: Value, axis: int, decided: frozenset[str]) -> None:
+    """Bind the symbols of a size of a graph input, such as ``u0 + u1``, that no input has by themselves.
+
+    Sizes within the graph follow from those of its inputs, so any numbers will do of which the input's size is made:
+    one symbol is what the known ones leave of it, and the other unknown ones are 0. Does nothing when a call of the
+    graph binds one of them, as ``decided`` says, or when the size is no sum of multiples of them.
+    """
+    size = value.shape[axis]
+    if not isinstance(size, SymExpr) or size.symbols & decided:
+        return
+    known = _builder().symbols
+    unknown = sorted((symbol for symbol in size.expr.free_symbols if str(symbol) not in known), key=str)
+    terms = size.expr.expand().as_coefficients_dict()
+    factors = [int(terms[symbol]) for symbol in unknown]
+    constant = size.expr - sum(factor * symbol for factor, symbol in zip(factors, unknown, strict=True))
+    least = math.gcd(*factors)
+    if least not in factors or constant.expand().free_symbols & set(unknown):
+        return
+    place = factors.index(least)
+    for other in (*unknown[:place], *unknown[place + 1 :]):
+        define(SymExpr.of(other), 0)
+    rest = SymExpr.of(constant.expand())
+    _bind(solve_size, (value, axis, rest, least), SymExpr.of(unknown[place]))
 
 
 def memory_of(value: Value, type: TensorType, strides: Shape, offset: Dim) -> Value | None:
@@ -78,13 +109,13 @@ def is_open(number: Any) -> bool:
     return isinstance(number, SymExpr) and not number.symbols <= _builder().symbols
 
 
-def _bind(step: HostStep, source: Any, number: Any) -> None:
+def _bind(step: HostStep, arguments: tuple[Any, ...], number: Any) -> None:
     if not is_open(number):
         return
     if not number.is_symbol and indicated_symbol(number.expr) is None:
         raise DialectError(f"{step} cannot bind {number}: it is not one symbol")
     builder = _builder()
-    node = builder.call_foreign(step, (source,), {})
+    node = builder.call_foreign(step, arguments, {})
     builder.typed(node, (number,), single=True)
     node.meta["host"] = step.reason
     node.meta["binds"] = builder.bind(number)

@@ -24,7 +24,7 @@ from backend_sdk.contract import op_name
 from backend_sdk.decomp import rule_of
 from backend_sdk.decomp.registry import Declined, Layout, Memory, Rule, rule_name
 from backend_sdk.errors import DecompositionError
-from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open
+from backend_sdk.graph import GraphBuilder, Origin, Value, define, is_open, solve
 from backend_sdk.graph.runnable import symbols_of
 from backend_sdk.pipeline.capture import Captured, boundary_type, check_device, dim_of, tensor_type, user_location
 from backend_sdk.pipeline.claim import Claims, ask_about
@@ -147,6 +147,7 @@ class _Translation:
         placeholders = [node for node in graph.nodes if node.op == "placeholder"]
         for node in placeholders:
             values[node] = self._placeholder(node)
+        self._solve_sizes([values[node] for node in placeholders], graph)
         for node in graph.nodes:
             if node.op == "get_attr":
                 values[node] = self._constant(self._captured.graph, node)
@@ -170,6 +171,17 @@ class _Translation:
         inner.meta["origin"] = Origin("")
         self._builder.bind(number)
         return number if isinstance(number, SymExpr) else inner
+
+    def _solve_sizes(self, inputs: list[Any], graph: fx.Graph) -> None:
+        """Bind what the sizes of the inputs are made of. torch may name what a forward graph's data decide anew in the
+        backward graph, and leave the old names in the sizes of the incoming gradients.
+        """
+        bindings = [node.meta.get("unbacked_bindings") or {} for node in graph.nodes]
+        decided = frozenset(str(symbol) for found in bindings for symbol in found)
+        with building(self._builder):
+            for value in inputs:
+                for axis in range(value.ndim) if isinstance(value, Value) else ():
+                    solve(value, axis, decided)
 
     def _constant(self, module: fx.GraphModule, node: fx.Node) -> Any:
         target: Any = module

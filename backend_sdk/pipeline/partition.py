@@ -18,6 +18,7 @@ from torch import fx
 
 from backend_sdk.backend import Backend
 from backend_sdk.contract import Region
+from backend_sdk.graph.host import HostStep
 from backend_sdk.graph.runnable import symbols_of
 from backend_sdk.pipeline.decompose import Dialect, is_structural
 from backend_sdk.spec import BoundaryType, SymExpr, TensorType
@@ -166,6 +167,9 @@ def _binders_of(node: fx.Node, binders: dict[str, fx.Node]) -> list[fx.Node]:
     if not binders:
         return []
     used = symbols_of(node.meta["type"]) | symbols_of(node.args) | symbols_of(node.kwargs)
+    if not isinstance(node.target, HostStep):
+        # A region wants every symbol in the types that it reads; a host step may be what binds them.
+        used |= symbols_of(tuple(source.meta["type"] for source in node.all_input_nodes))
     return [binders[symbol] for symbol in used & binders.keys()]
 
 

@@ -21,6 +21,7 @@ from backend_sdk.spec.symbolic import Dim, element_count, larger
 
 _T = DtypeVar("T", dtypes.STORED)
 _EXACT = Exact()
+_INTEGERS = dtypes.INTEGRAL | dtypes.UNSIGNED
 _BITS_OF_WIDTH = {dtype.itemsize: dtype for dtype in dtypes.SIGNED_DTYPES}
 
 
@@ -32,6 +33,12 @@ def _full_samples(dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sa
 def _full_shape(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Shape:
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise refuse("full", f"no tensor has the shape {shape}")
+    if dtype in _INTEGERS and isinstance(value, (int, float)):
+        low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+        # torch's rule: of an unsigned dtype a negative integer stands for the one that it wraps to.
+        within = (low or -high) <= value <= high if isinstance(value, int) else low <= value <= float(high)
+        if not within:
+            raise refuse("full", f"{value} is not within {dtypes.name(dtype)} ({low} to {high})")
     return shape
 
 
@@ -45,7 +52,9 @@ def _full_shape(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Shape:
     differentiable=False,
 )
 def full(*, shape: Shape, value: Scalar, dtype: torch.dtype) -> Operand:
-    """A tensor of ``shape`` whose every element is ``value`` rounded to ``dtype``."""
+    """A tensor of ``shape`` whose every element is ``value`` rounded to ``dtype``. An integer dtype has no NaN and no
+    infinity, and no number beyond its limits, but an unsigned one takes -1 for its largest, and so on.
+    """
     return torch.full((), value, dtype=dtype).expand(shape)  # type: ignore[arg-type]
 
 
