@@ -549,7 +549,12 @@ ARGUMENTS: Mapping[str, Entry] = {
         "mat2": [draw.normal(4, 2), draw.normal(5, 3)],
     },
     # Without train, eager drops and torch's traced kernel does not.
-    "native_dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.5, "train": True},
+    "native_dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.3, "train": True},
+    "dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.3, "train": True},
+    "alpha_dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.3, "train": True},
+    "feature_dropout": lambda draw: {"input": draw.normal(2, 5, 3), "p": 0.3, "train": True},
+    "feature_alpha_dropout": lambda draw: {"input": draw.normal(2, 5, 3), "p": 0.3, "train": True},
+    "binomial": lambda draw: {"count": draw.integers(60, 4, 5).float(), "prob": draw.uniform(4, 5) - 0.1},
     "_int_mm": lambda draw: {
         "self": draw.integers(9, 3, 8, low=-9, dtype=torch.int8),
         "mat2": draw.integers(9, 8, 4, low=-9, dtype=torch.int8),

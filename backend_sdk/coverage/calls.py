@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,8 @@ import torch
 
 from backend_sdk.backend import Backend
 from backend_sdk.backends.reference import ReferenceBackend
-from backend_sdk.coverage.agreement import Agreement, Measure, agree, agree_in_type
+from backend_sdk.coverage.agreement import Agreement, Measure, Mismatch, agree, agree_in_type
+from backend_sdk.coverage.draws import RUNS, agree_in_distribution, equal_whatever_the_seed, same
 from backend_sdk.errors import UnsupportedOpError
 from backend_sdk.pipeline.capture import BACKWARD
 from backend_sdk.pipeline.compile import compile_module
@@ -27,7 +28,7 @@ from backend_sdk.pipeline.options import Options
 from backend_sdk.pipeline.report import FALLBACK, GraphReport, collecting
 from backend_sdk.plugins import get_backend, plugin_of
 from backend_sdk.plugins.discovery import DYNAMO_PREFIX
-from backend_sdk.torch_compat import trees
+from backend_sdk.torch_compat import op_catalogue, trees
 from backend_sdk.torch_compat.aot import open_sizes
 from backend_sdk.torch_compat.ops import is_random
 from backend_sdk.torch_compat.overloads import aten_overloads, recording
@@ -36,6 +37,10 @@ from backend_sdk.tracing import traceable
 
 # The seed that torch's catalogue sets within its random ops.
 SEED = 42
+
+# Of the runs whose draws are compared: the two sides share none.
+_SEEDS_OF_OURS = range(1000, 1000 + RUNS)
+_SEEDS_OF_EAGER = range(2000, 2000 + RUNS)
 
 PRIMS, COMPOSITES = "prims", "composites"
 
@@ -85,11 +90,15 @@ def together(calls: Sequence[Call]) -> Call:
 class Ran:
     """What a call that agrees ran: the overloads of eager, and the contract's ops by captured overload, of all graphs
     and of the backward graph alone.
+
+    ``drew``: its graphs draw random numbers, in so many ops of the contract, and `prove_draws` must show from which
+    distribution.
     """
 
     overloads: list[str]
     reduced: dict[str, list[str]]
     reduced_backward: dict[str, list[str]]
+    drew: int = 0
 
 
 def prove(call: Call, level: str) -> Ran | None:
@@ -108,7 +117,6 @@ def prove(call: Call, level: str) -> Ran | None:
     if views:
         eager += [eager[place].clone() for place in views]
         call = _with_copies(call, views)
-    draws = any(is_random(aten_overloads()[name]) for name in overloads)
     reports: list[GraphReport] = []
     backend = _backend(level)
     results = [_compiled(call, "eager", backend, reports)]
@@ -117,13 +125,63 @@ def prove(call: Call, level: str) -> Ran | None:
     measure = functools.cache(lambda: _measure(call))
     for actual in results:
         call.agree(actual, eager, measure)
-    if draws:
+    drawn: list[GraphReport] = []
+    if drawing(overloads):
         # Drawn by the contract's own generator: other numbers, of the same types.
-        drawn = _compiled(call, "counter", backend, reports)
-        agree_in_type(drawn, eager)
+        agree_in_type(_compiled(call, "counter", backend, drawn), eager)
+        reports += drawn
     if len(results) == 2:
         call.agree(results[0], results[1], measure)
-    return Ran(overloads, _reduced(reports), _reduced([report for report in reports if report.kind == BACKWARD]))
+    backward = [report for report in reports if report.kind == BACKWARD]
+    return Ran(overloads, _reduced(reports), _reduced(backward), sum(len(report.nodes) for report in drawn))
+
+
+def drawing(overloads: Iterable[str]) -> frozenset[str]:
+    """Those of the overloads that draw random numbers."""
+    aten = aten_overloads()
+    return frozenset(name for name in overloads if name in aten and is_random(aten[name]))
+
+
+def drawn_by(call: Call) -> frozenset[str]:
+    """The overloads by which eager draws random numbers for the call."""
+    with recording() as recorded:
+        _run(call, call.function)
+    return drawing(recorded)
+
+
+# Runs that show whether the results depend on the seed at all.
+_FIRST_RUNS = 8
+
+
+def prove_draws(call: Call, level: str) -> None:
+    """Run a call that draws random numbers by many seeds, both ways, and compare the distributions of its results.
+
+    Raises `Mismatch`, or what `prove` raises.
+    """
+    call = _with_copies(call, _views_of_arguments(call, _run(call, call.function)))
+    compiled = _ready(call, "counter", _backend(level), "error")
+
+    def ours(seeds: range) -> list[list[Any]]:
+        return [_kept(_run(call, compiled, seed)) for seed in seeds]
+
+    def theirs(seeds: range) -> list[list[Any]]:
+        with op_catalogue.unseeded():
+            return [_kept(_run(call, call.function, seed)) for seed in seeds]
+
+    with collecting(quiet=True):
+        samples = ours(_SEEDS_OF_OURS[:_FIRST_RUNS]), theirs(_SEEDS_OF_EAGER[:_FIRST_RUNS])
+        again = ours(_SEEDS_OF_OURS[:1])
+    if not same(again[0], samples[0][0]):
+        raise Mismatch("one seed gives one result, and then another")
+    if not equal_whatever_the_seed(*samples):
+        samples[0].extend(ours(_SEEDS_OF_OURS[_FIRST_RUNS:]))
+        samples[1].extend(theirs(_SEEDS_OF_EAGER[_FIRST_RUNS:]))
+        agree_in_distribution(*samples)
+
+
+def _kept(results: Sequence[Any]) -> list[Any]:
+    """Results, copied: the next run may write into them."""
+    return [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in results]
 
 
 def _views_of_arguments(call: Call, results: Sequence[Any]) -> list[int]:
@@ -186,11 +244,7 @@ def _compiled(call: Call, random: str, backend: Backend, reports: list[GraphRepo
 
     def run(fallback: str, into: list[GraphReport]) -> list[Any]:
         with collecting(quiet=True) as collected:
-            module = TensorFunction(call.function, call.args, call.kwargs)
-            options = Options(random=random, fallback=fallback)
-            with open_sizes(module.tensors) as examples:
-                compiled = compile_module(module, examples, backend, options)  # type: ignore[arg-type]
-            result = _run(call, lambda *args, **kwargs: compiled(*module.tensors))
+            result = _run(call, _ready(call, random, backend, fallback))
         into.extend(collected)
         return result
 
@@ -206,6 +260,15 @@ def _compiled(call: Call, random: str, backend: Backend, reports: list[GraphRepo
             raise Refused(sorted(refused), list(reasons)) from error
         inner = {name for node in fallbacks for name in node.ops if "." in name}
         raise Refused(sorted(inner or refused)) from error
+
+
+def _ready(call: Call, random: str, backend: Backend, fallback: str) -> Callable[..., Any]:
+    """The call's function, compiled for its own arguments, whatever it is called with."""
+    module = TensorFunction(call.function, call.args, call.kwargs)
+    options = Options(random=random, fallback=fallback)
+    with open_sizes(module.tensors) as examples:
+        compiled = compile_module(module, examples, backend, options)  # type: ignore[arg-type]
+    return lambda *args, **kwargs: compiled(*module.tensors)
 
 
 class TensorFunction(torch.nn.Module):
@@ -230,8 +293,8 @@ class TensorFunction(torch.nn.Module):
             return tuple(trees.leaves(self._function(*args, **kwargs)))
 
 
-def _run(call: Call, function: Callable[..., Any]) -> list[Any]:
-    torch.manual_seed(SEED)
+def _run(call: Call, function: Callable[..., Any], seed: int = SEED) -> list[Any]:
+    torch.manual_seed(seed)
     results = trees.leaves(function(*call.args, **call.kwargs))
     if not call.backward:
         return results
@@ -306,7 +369,7 @@ def _changes(call: Call, truth: Sequence[Any], seed: int, size: float) -> list[t
     moved = _run_wide(call, torch.Generator().manual_seed(SEED + seed), size) or [None] * len(truth)
     return [
         (value.detach() - true.detach()).abs().nan_to_num(0.0, 0.0, 0.0)
-        if isinstance(value, torch.Tensor) and value.shape == true.shape
+        if _rounds(value) and value.shape == true.shape
         else None
         for value, true in zip(moved, truth, strict=True)
     ]

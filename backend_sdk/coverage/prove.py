@@ -5,12 +5,13 @@ Does not: choose the calls of an overload (`generated` does), or judge a failure
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -139,11 +140,13 @@ def prove(item: Item, level: str, limit: int | None, donors: Sequence[Item]) -> 
 def _prove_samples(item: Item, level: str, limit: int | None, entry: Entry) -> None:
     samples = itertools.islice(_surviving(iter_calls(item), entry), limit)
     size = 1
+    drawn: list[Drawn] = []
     while batch := list(itertools.islice(samples, size)):
         start = time.perf_counter()
-        _attempt_all(batch, level, entry)
+        drawn += _attempt_all(batch, level, entry)
         each = (time.perf_counter() - start) / len(batch)
         size = max(1, min(_LARGEST_BATCH, int(_BATCH_S / each)))
+    _attempt_draws(drawn, level, entry)
 
 
 # What samples of one graph may take together, by what the last ones took. Most of a small graph's time is torch's, once
@@ -152,17 +155,58 @@ _BATCH_S = 0.8
 _LARGEST_BATCH = 24
 
 
-def _attempt_all(batch: Sequence[Call], level: str, entry: Entry) -> None:
-    """Prove calls in one graph; when that fails, or a call draws random numbers, each in its own."""
+class Drawn(NamedTuple):
+    """A call that drew random numbers: by which overloads of eager, and about how many ops of the contract it is."""
+
+    call: Call
+    by: frozenset[str]
+    ops: int
+
+
+# What is repeated to see a distribution: of an item's calls some, and no more ops than these beside the first call of
+# each set of overloads, as each op runs hundreds of times.
+_MOST_DRAWN = 12
+_MOST_DRAWN_OPS = 120
+
+
+def _attempt_draws(drawn: Sequence[Drawn], level: str, entry: Entry) -> None:
+    """Prove the distributions of calls that draw, all in one graph."""
+    if drawn and not entry.failed:
+        with _noting(entry):
+            calls.prove_draws(calls.together(_repeated(drawn)), level)
+
+
+def _repeated(drawn: Sequence[Drawn]) -> list[Call]:
+    """The calls to repeat: of each set of overloads the first, then others from all over."""
+    firsts = {one.by: one for one in reversed(drawn)}
+    step = -(-len(drawn) // _MOST_DRAWN)
+    chosen = list(firsts.values())
+    for one in drawn[::step]:
+        if (
+            all(one.call is not other.call for other in chosen)
+            and sum(other.ops for other in chosen) + one.ops <= _MOST_DRAWN_OPS
+        ):
+            chosen.append(one)
+    return [one.call for one in chosen]
+
+
+def _attempt_all(batch: Sequence[Call], level: str, entry: Entry) -> list[Drawn]:
+    """Prove calls in one graph, and when that fails, each in its own. Gives those that drew."""
     found = Entry("")
     if len(batch) > 1:
-        _attempt(calls.together(batch), level, found)
+        ran = _attempt(calls.together(batch), level, found)
         if not found.failed:
             found.samples = len(batch) if found.samples else 0
             _add(found, entry)
-            return
-    for call in batch:
-        _attempt(call, level, entry)
+            if ran is None or not ran.drew:
+                return []
+            each = ((call, calls.drawn_by(call)) for call in batch)
+            return [Drawn(call, by, ran.drew // len(batch)) for call, by in each if by]
+    return [one for call in batch for one in _drawn(call, _attempt(call, level, entry))]
+
+
+def _drawn(call: Call, ran: calls.Ran | None) -> list[Drawn]:
+    return [Drawn(call, calls.drawing(ran.overloads), ran.drew)] if ran and ran.drew else []
 
 
 def _add(found: Entry, entry: Entry) -> None:
@@ -174,9 +218,10 @@ def _add(found: Entry, entry: Entry) -> None:
 
 def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry) -> None:
     possible = candidates(item.name, lent(donors))
+    drawn: list[Drawn] = []
     for tried, call in enumerate(filter(calls.runs, possible), 1):
         found = Entry(item.key)
-        _attempt(call, level, found)
+        drawn = _drawn(call, _attempt(call, level, found))
         entry.__dict__.update(found.__dict__)
         # A guess that raises may have made no sense: another may. Numbers that differ from eager's always count.
         settled = not found.failed or found.status == Status.MISMATCH
@@ -189,7 +234,8 @@ def _prove_overload(item: Item, level: str, donors: Sequence[Item], entry: Entry
         # The table is for overloads whose other candidates are no valid calls, and may end the process.
         left = (other for other in possible if not other.guessed)
         further = list(itertools.islice(filter(calls.runs, left), _FURTHER_CALLS))
-    _attempt_all([*further, *filter(calls.runs, variants(item.name, call))], level, entry)
+    drawn += _attempt_all([*further, *filter(calls.runs, variants(item.name, call))], level, entry)
+    _attempt_draws(drawn, level, entry)
     # A composite kernel runs as its parts below autograd: the call itself says what was called.
     if not entry.failed and item.name not in entry.overloads:
         entry.overloads.append(item.name)
@@ -261,27 +307,38 @@ def _picked(function: Callable[..., Any], sample: Any, dim_at: int | None) -> Ca
     return run
 
 
-def _attempt(call: Call, level: str, entry: Entry) -> None:
+def _attempt(call: Call, level: str, entry: Entry) -> calls.Ran | None:
+    """Prove a call. Gives what it ran, where it agrees and there is something to compare."""
+    ran = None
+    with _noting(entry):
+        try:
+            ran = calls.prove(call, level)
+        except (Mismatch, Refused):
+            entry.samples += 1
+            raise
+        except Exception:
+            # What eager refuses as well leaves nothing to compare with.
+            if calls.runs(call):
+                entry.samples += 1
+                raise
+    if ran is not None:
+        _add(Entry("", samples=1, overloads=ran.overloads, reduced=ran.reduced), entry)
+    return ran
+
+
+@contextlib.contextmanager
+def _noting(entry: Entry) -> Iterator[None]:
+    """What is raised within goes into the entry."""
     try:
-        ran = calls.prove(call, level)
+        yield
     except Mismatch as error:
-        entry.samples += 1
         _note(entry, Status.MISMATCH, str(error))
     except Refused as error:
-        entry.samples += 1
         entry.refused = sorted({*entry.refused, *error.ops})
         _note(entry, Status.REFUSED, str(error))
     except Exception as error:
-        if not calls.runs(call):
-            # Eager refuses it as well: there is nothing to compare with.
-            return
-        entry.samples += 1
         text = " ".join(str(error).split())[:300]
         _note(entry, Status.RAISED, f"{type(error).__name__}: {text}")
-    else:
-        if ran is None:
-            return
-        _add(Entry("", samples=1, overloads=ran.overloads, reduced=ran.reduced), entry)
 
 
 # A wrong number matters more than an error, an error more than an op without a rule.

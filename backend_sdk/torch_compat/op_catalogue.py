@@ -5,6 +5,7 @@ Does not: run a sample.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,6 +32,20 @@ def samples(op: Any, dtype: torch.dtype, *, requires_grad: bool) -> Iterator[Any
     """The sample calls of an OpInfo, the same at each call."""
     torch.manual_seed(0)
     yield from op.sample_inputs("cpu", dtype, requires_grad=requires_grad)
+
+
+@contextlib.contextmanager
+def unseeded() -> Iterator[None]:
+    """Within it the catalogue's random ops draw by the caller's seed: by themselves each sets one, always the same."""
+    from torch.testing._internal import common_methods_invocations
+
+    catalogue = vars(common_methods_invocations)
+    seeded = catalogue["wrapper_set_seed"]
+    catalogue["wrapper_set_seed"] = lambda op, *args, **kwargs: op(*args, **kwargs)
+    try:
+        yield
+    finally:
+        catalogue["wrapper_set_seed"] = seeded
 
 
 def has_forward(op: Any, dtype: torch.dtype) -> bool:

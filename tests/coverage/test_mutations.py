@@ -14,7 +14,7 @@ import torch
 
 from backend_sdk import cli, prims
 from backend_sdk.coverage import workers
-from backend_sdk.coverage.prove import BACKWARD, FORWARD, SPECIAL, Item, Status, prove
+from backend_sdk.coverage.prove import BACKWARD, FORWARD, OVERLOAD, SPECIAL, Item, Status, prove
 from backend_sdk.decomp import all_rules
 from backend_sdk.prims.shorthand import constant
 
@@ -443,6 +443,89 @@ MUTATIONS = (
 )
 
 
+def at_random(wrong: str, overload: Any, op: str, make: Callable[[Rule], Rule]) -> Mutation:
+    """A wrong rule for a random op, whose numbers have the right type. ``op`` is an OpInfo's name or an overload's."""
+    return Mutation(wrong, overload, op, make, OVERLOAD if op.startswith("aten.") else FORWARD)
+
+
+def ones_like(x):
+    return constant(x, 1.0)
+
+
+def in_order(out, key, stream, n, *_, **__):
+    return prims.iota(length=out.shape[0], dtype=out.dtype)
+
+
+# Arguments of a rule that draws come after a key and a stream.
+RANDOM_MUTATIONS = (
+    at_random(
+        "the deviation is ignored", aten.normal_functional.default, "normal.in_place", argument(4, lambda _: 1.0)
+    ),
+    at_random("the mean is ignored", aten.normal.Tensor_Tensor, "normal", argument(2, lambda mean: 0.0)),
+    at_random("the variance is doubled", aten.randn_like.default, "randn_like", result(doubled)),
+    at_random("the range ends early", aten.uniform.default, "uniform", argument(4, lambda high: high - 0.3)),
+    at_random(
+        "too few are kept", aten.native_dropout.default, "nn.functional.dropout", argument(3, lambda p: (1 + p) / 2)
+    ),
+    at_random("too few channels are kept", aten.bernoulli.p, "nn.functional.dropout2d", argument(3, lambda p: 0.6 * p)),
+    at_random(
+        "the chance is that of 0",
+        aten.bernoulli.default,
+        "bernoulli",
+        result(lambda drawn: prims.sub(ones_like(drawn), drawn)),
+    ),
+    at_random(
+        "too few are kept", aten.native_dropout.default, "aten.native_dropout.default", argument(3, lambda _: 0.6)
+    ),
+    at_random("the weights are ignored", aten.multinomial.default, "multinomial", argument(2, ones_like)),
+    at_random("the rate is inverted", aten.exponential.default, "exponential", argument(3, lambda rate: 1.0 / rate)),
+    at_random(
+        "failures are counted, without the success",
+        aten.geometric.default,
+        "geometric",
+        result(lambda x: prims.sub(x, ones_like(x))),
+    ),
+    at_random("the scale is ignored", aten.cauchy.default, "cauchy", argument(4, lambda sigma: 1.0)),
+    at_random("the deviation is ignored", aten.log_normal.default, "log_normal", argument(4, lambda deviation: 1.0)),
+    at_random("the greatest is never drawn", aten.randint.default, "randint", argument(2, lambda high: high - 1)),
+    at_random(
+        "the range begins at its middle",
+        aten.randint.low,
+        "randint",
+        lambda right: (
+            lambda out, key, stream, low, high, *rest, **named: right(
+                out, key, stream, (low + high) // 2, high, *rest, **named
+            )
+        ),
+    ),
+    at_random("the seed is ignored", aten.randn_like.default, "randn_like", argument(0, lambda key: constant(key, 7))),
+    at_random("the order is no random one", aten.randperm.default, "aten.randperm.default", instead(in_order)),
+    at_random("the mean is off by half", aten.poisson.default, "aten.poisson.default", argument(2, doubled)),
+    at_random(
+        "the shape is doubled", aten._standard_gamma.default, "aten._standard_gamma.default", argument(2, doubled)
+    ),
+    at_random(
+        "the shapes are doubled", aten._sample_dirichlet.default, "aten._sample_dirichlet.default", argument(2, doubled)
+    ),
+    at_random(
+        "the chance is that of a failure",
+        aten.binomial.default,
+        "aten.binomial.default",
+        argument(3, lambda p: prims.sub(ones_like(p), p)),
+    ),
+    at_random(
+        "every slope is the steepest",
+        aten.rrelu_with_noise_functional.default,
+        "nn.functional.rrelu",
+        lambda right: (
+            lambda out, key, stream, x, noise, lower=0.125, upper=1 / 3, *rest: right(
+                out, key, stream, x, noise, upper, upper, *rest
+            )
+        ),
+    ),
+)
+
+
 def _alike(out, *operands):
     from backend_sdk.decomp.promotion import promoted, spread
 
@@ -492,6 +575,32 @@ def test_the_proof_passes_on_the_right_rules(op):
     """Else the other test would pass for another reason."""
     name, kind = op
     entry = prove(Item(kind, name, _dtype(name)), "prims", 96, ())
+    assert entry.status == Status.PROVEN, entry
+
+
+@pytest.mark.parametrize("mutation", RANDOM_MUTATIONS, ids=_name)
+def test_the_proof_fails_on_another_distribution(mutation, mutate):
+    mutate(mutation)
+    entry = prove(Item(mutation.kind, mutation.op, "float32"), "prims", 96, ())
+    assert entry.status == Status.MISMATCH, entry
+    assert any(words in entry.message for words in ("distribution", "seeds", "not random")), entry
+
+
+def test_the_proof_fails_on_another_distribution_of_complex_numbers(mutate):
+    """The variance is that of both parts together, and both are drawn."""
+    item = Item(FORWARD, "randn_like", "complex64")
+    assert prove(item, "prims", None, ()).status == Status.PROVEN
+    right = all_rules()[aten.randn_like.default]
+    for wrong in (doubled, lambda x: prims.complex(prims.real(x), prims.real(x)) if x.dtype.is_complex else x):
+        mutate(at_random("", aten.randn_like.default, "randn_like", lambda _, wrong=wrong: result(wrong)(right)))
+        entry = prove(item, "prims", None, ())
+        assert entry.status == Status.MISMATCH, entry
+
+
+@pytest.mark.parametrize("op", sorted({(mutation.op, mutation.kind) for mutation in RANDOM_MUTATIONS}), ids="-".join)
+def test_the_proof_passes_on_the_right_distributions(op):
+    name, kind = op
+    entry = prove(Item(kind, name, "float32"), "prims", 96, ())
     assert entry.status == Status.PROVEN, entry
 
 
