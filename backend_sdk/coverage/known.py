@@ -88,6 +88,14 @@ KNOWN: tuple[Known, ...] = (
     ),
     *_all(
         Reason.NOT_YET,
+        "eager's product of a segment overflows float16, and its gradient with it; ours is carried in float32",
+        "_segment_reduce.lengths _segment_reduce.offsets",
+        ("backward",),
+        other_numbers=True,
+        dtypes=("float16",),
+    ),
+    *_all(
+        Reason.NOT_YET,
         "which of equal elements the gradient goes to is up to eager's unstable sort, and 16 bits make more of them",
         "mode",
         ("backward",),
