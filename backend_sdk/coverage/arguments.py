@@ -55,6 +55,11 @@ def _positive_definite(draw: Draw) -> dict[str, Any]:
     return {"self": x @ x.T + 4 * torch.eye(4)}
 
 
+def _dropout(x: Tensor) -> dict[str, Any]:
+    """In training: else nothing is drawn. What is dropped in place is called otherwise."""
+    return {"input": x, "self": x, "p": 0.3, "train": True}
+
+
 def _batch_norm(draw: Draw) -> dict[str, Any]:
     return {
         "input": draw.normal(4, 3, 5),
@@ -550,10 +555,10 @@ ARGUMENTS: Mapping[str, Entry] = {
     },
     # Without train, eager drops and torch's traced kernel does not.
     "native_dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.3, "train": True},
-    "dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.3, "train": True},
-    "alpha_dropout": lambda draw: {"input": draw.normal(3, 4), "p": 0.3, "train": True},
-    "feature_dropout": lambda draw: {"input": draw.normal(2, 5, 3), "p": 0.3, "train": True},
-    "feature_alpha_dropout": lambda draw: {"input": draw.normal(2, 5, 3), "p": 0.3, "train": True},
+    "dropout": lambda draw: _dropout(draw.normal(3, 4)),
+    "alpha_dropout": lambda draw: _dropout(draw.normal(3, 4)),
+    "feature_dropout": lambda draw: _dropout(draw.normal(2, 5, 3)),
+    "feature_alpha_dropout": lambda draw: _dropout(draw.normal(2, 5, 3)),
     "binomial": lambda draw: {"count": draw.integers(60, 4, 5).float(), "prob": draw.uniform(4, 5) - 0.1},
     "_int_mm": lambda draw: {
         "self": draw.integers(9, 3, 8, low=-9, dtype=torch.int8),
