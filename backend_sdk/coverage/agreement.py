@@ -66,6 +66,16 @@ def agree_in_type(
             raise Mismatch(f"result {position} is {kinds[0]}, eager gives {kinds[1]}")
 
 
+def agree_roughly(actual: Sequence[Any], expected: Sequence[Any], measure: Callable[[], Measure | None]) -> None:
+    """As `agree`, for what eager itself computes to three digits: within a hundredth."""
+    agree_in_type(actual, expected)
+    for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+        try:
+            torch.testing.assert_close(ours.detach(), theirs.detach(), rtol=1e-2, atol=1e-3, equal_nan=True)
+        except AssertionError as error:
+            raise Mismatch(f"result {position} ({theirs.dtype}): {_first_lines(error)}") from None
+
+
 # What a chain of correctly rounded steps may cost. 16-bit floats compute in float32 and round at the end; for float64
 # some of eager's constants are float32, and some of its series end at 1e-9.
 _NEAR = {

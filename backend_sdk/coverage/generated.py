@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from backend_sdk.coverage.agreement import agree, agree_in_type
+from backend_sdk.coverage.agreement import agree, agree_in_type, agree_roughly
 from backend_sdk.coverage.arguments import valid_arguments
 from backend_sdk.coverage.calls import Call, run_in_eager
+from backend_sdk.coverage.factors import UNIQUE
 from backend_sdk.torch_compat import trees
 from backend_sdk.torch_compat.ops import name_arguments
 from backend_sdk.torch_compat.overloads import (
@@ -53,16 +54,8 @@ UNDEFINED = frozenset(
     }
 )
 
-# So are those of results that are not unique, or that eager computes to three digits only.
-_TYPES_ONLY = UNDEFINED | {
-    "_linalg_eigh",
-    "_linalg_svd",
-    "linalg_eigh",
-    "linalg_svd",
-    "linalg_eig",
-    "svd",
-    "_standard_gamma_grad",
-}
+# Ops that eager computes to three digits only.
+_ROUGH = frozenset({"_standard_gamma_grad"})
 
 
 # Ops that may place equal elements in any order: where an element came from is not compared.
@@ -265,7 +258,7 @@ def _assembled(
             continue
         if any(argument.required and not argument.out and argument.name not in values for argument in schema):
             continue
-        compared = agree_in_type if stem(name) in _TYPES_ONLY else agree
+        compared = agree_in_type if stem(name) in UNDEFINED else agree_roughly if stem(name) in _ROUGH else agree
         yield Call(_Written(op, schema), (_detached(values),), agree=compared, guessed=guessed)
 
 
@@ -313,11 +306,15 @@ class _Written:
         self._out = [argument for argument in schema if argument.out]
         self._sizes: list[Any] | None = None
         self._drops_places = stem(str(op)) in _TIES_IN_ANY_ORDER
+        self._unique = UNIQUE.get(stem(str(op)))
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         copies = {name: _copy(values[name]) for name in self._written if values.get(name) is not None}
         outs = {argument.name: value for argument, value in zip(self._out, self._outputs(values), strict=False)}
         results = self._op(**{**values, **copies, **outs})
+        if self._unique is not None and values.get("compute_v", True) and values.get("compute_uv", True):
+            # What out= tensors hold is among the results.
+            return self._unique(next(iter(values.values())), results)
         found = [results, *copies.values(), *outs.values()]
         if not self._drops_places:
             return found

@@ -19,12 +19,15 @@ from backend_sdk.errors import OptionError
 FORMAT = 1
 _MARK = '{"journal"'
 _MAKES_ONE = "`backend-sdk coverage --prove --journal FILE` makes one"
-# What decides how a call reaches the contract, and how it is made and compared: files of the package.
+# What decides how a call is made and compared.
+_PROOF = ("agreement", "arguments", "calls", "draws", "factors", "generated", "prove", "special")
+# That, and what decides how a call reaches the contract: files of the package.
 _RULES = (
     *(f"{folder}/*.py" for folder in ("decomp", "prims", "spec", "graph", "pipeline", "runtime", "torch_compat")),
     "backends/reference.py",
+    "packed_sequences.py",
     "tracing.py",
-    *(f"coverage/{name}.py" for name in ("agreement", "arguments", "calls", "generated", "prove", "special")),
+    *(f"coverage/{name}.py" for name in _PROOF),
 )
 
 

@@ -111,6 +111,19 @@ def wide(x):
     return prims.convert(x, dtype=torch.float64)
 
 
+def one_doubled(place: int) -> Callable[[Rule], Rule]:
+    """The rule with one of its results doubled."""
+
+    def make(right: Rule) -> Rule:
+        def wrong(out, *args, **kwargs):
+            results = right(out, *args, **kwargs)
+            return tuple(doubled(one) if at == place else one for at, one in enumerate(results))
+
+        return wrong
+
+    return make
+
+
 def second_doubled(results):
     first, second, third = results
     return first, second if second is None else doubled(second), third
@@ -431,6 +444,22 @@ MUTATIONS = (
         "cancels in the tail",
         aten.erfc.default,
         instead(lambda out, x: prims.sub(constant(x, 1.0), prims.erf(x))),
+    ),
+    Mutation(
+        "vectors of another length",
+        aten._linalg_eigh.default,
+        "aten._linalg_eigh.default",
+        one_doubled(1),
+        OVERLOAD,
+    ),
+    Mutation("vectors of another length", aten.linalg_eig.default, "aten.linalg_eig.default", one_doubled(1), OVERLOAD),
+    Mutation("twice the values", aten._linalg_svd.default, "aten._linalg_svd.default", one_doubled(1), OVERLOAD),
+    Mutation(
+        "twice the gradient",
+        aten._standard_gamma_grad.default,
+        "aten._standard_gamma_grad.default",
+        result(doubled),
+        OVERLOAD,
     ),
     at_special_values("the tail is 0", aten.exp.default, result(without_tail)),
     at_special_values("the tail is 0", aten.sigmoid.default, result(without_tail)),
