@@ -14,6 +14,7 @@ import torch
 
 from backend_sdk import prims
 from backend_sdk.decomp.indexing import broadcast_shapes
+from backend_sdk.decomp.linalg import Check
 from backend_sdk.decomp.places import is_true, true_coordinates, true_places
 from backend_sdk.decomp.promotion import axis_of
 from backend_sdk.decomp.registry import decomposition
@@ -22,7 +23,7 @@ from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value, read
 from backend_sdk.prims.shorthand import cast, constant, count, stretch, trailing
 from backend_sdk.spec import TensorType
-from backend_sdk.spec.symbolic import SymExpr
+from backend_sdk.spec.symbolic import may_be_empty
 from backend_sdk.torch_compat.ops import aten
 
 
@@ -106,21 +107,29 @@ def _ranks(x: Value) -> Value:
     return prims.scatter(constant(steps, 0), source, steps, axis=0, mode="set")  # type: ignore[no-any-return]
 
 
-def _row_ranks(x: Value, width: int) -> Value:
+# Columns that `_row_ranks` can compare when it is not told how many there are: their ranks alone are eight bytes each.
+_MOST_HALVINGS = 40
+
+
+def _row_ranks(x: Value) -> Value:
     """`_ranks` of the rows of ``x[n, width]``, compared column by column: int64[n].
 
-    Two neighbouring columns of ranks make one, of the ranks of their pairs, so that log2(width) sorts are enough.
+    Two neighbouring columns of ranks make one, of the ranks of their pairs, so that log2(width) sorts are enough. Of a
+    symbolic width there are as many as 2**40 columns need. Halves of it are halves of 1 soon, which cost one sort of
+    ``n`` each and leave the ranks as they are.
     """
-    rows = x.shape[0]
+    rows, width = x.shape
     ranks = _ranks(cast(x, torch.uint8) if x.dtype == torch.bool else x)
-    while width > 1:
-        paired = width // 2 * 2
-        left, right = (slice_axis(ranks, 1, start, paired - 1 + start, 2) for start in (0, 1))
+    halvings = (width - 1).bit_length() if isinstance(width, int) else _MOST_HALVINGS
+    for done in range(1, halvings + 1):
+        columns = (width + 2**done - 1) // 2**done
+        # An odd last column is paired with one of zeros, which decide nothing.
+        ranks = slice_axis(prims.pad(ranks, low=(0, 0), high=(0, 1), interior=(0, 0), value=0), 1, 0, 2 * columns)
+        pairs = prims.reshape(ranks, shape=(rows, columns, 2))
+        left, right = (prims.reshape(slice_axis(pairs, 2, side, side + 1), shape=(rows, columns)) for side in (0, 1))
         # Ranks are less than the number of rows: the pair as a number of two digits.
-        joined = _ranks(prims.add(prims.mul(left, constant(left, rows)), right))
-        ranks = joined if paired == width else prims.concat(joined, slice_axis(ranks, 1, paired, width), axis=1)
-        width -= width // 2
-    return prims.reshape(ranks, shape=(rows,))  # type: ignore[no-any-return]
+        ranks = _ranks(prims.add(prims.mul(left, constant(left, rows)), right))
+    return prims.reshape(slice_axis(ranks, 1, 0, 1), shape=(rows,))  # type: ignore[no-any-return]
 
 
 _EMPTY = (0,)
@@ -163,24 +172,26 @@ def _unique_flat(out: tuple[TensorType, ...], x: Value, consecutive: bool) -> An
         return _of_nothing(out, 0)
     row = flat(x)
     column = prims.reshape(row, shape=(row.shape[0], 1))
-    group = _run_numbers(column) if consecutive else _row_ranks(column, 1)
+    group = _run_numbers(column) if consecutive else _row_ranks(column)
     return _grouped(out, row, 0, group)
 
 
-def _unique_along(out: tuple[TensorType, ...], x: Value, dim: int, consecutive: bool) -> Any:
+_NOTHING_TO_COMPARE = "unique: a dim other than the chosen one has the size 0, so there is nothing to compare"
+
+
+def _unique_along(out: tuple[TensorType, ...], check: Check, x: Value, dim: int, consecutive: bool) -> Any:
     axis = axis_of(dim, x.ndim)
     if 0 in x.shape:
         return _of_nothing(out, axis)
     rest = tuple(other for other in range(x.ndim) if other != axis)
     size, width = x.shape[axis], count(x.shape, rest)
     rows = prims.reshape(prims.permute(x, dims=(axis, *rest)), shape=(size, width))
-    if consecutive:
-        group = _run_numbers(rows)
-    elif isinstance(width, SymExpr):
-        # The number of sorts depends on it.
-        return NotImplemented
-    else:
-        group = _row_ranks(rows, width)
+    if may_be_empty((width,)):
+        # Eager raises of nothing to compare. What is computed until the host asks must have a column all the same.
+        wide = prims.full(shape=(), value=width, dtype=torch.int64)
+        check(aten._assert_async.msg, prims.gt(wide, constant(wide, 0)), _NOTHING_TO_COMPARE)
+        rows = prims.pad(rows, low=(0, 0), high=(0, 1), interior=(0, 0), value=0)
+    group = _run_numbers(rows) if consecutive else _row_ranks(rows)
     return _grouped(out, x, axis, group)
 
 
@@ -206,28 +217,35 @@ def unique(out: tuple[TensorType, ...], x: Value, sorted: bool = True, return_in
     return _unique_flat(out, x, False)
 
 
-@decomposition(aten.unique_dim.default)
+@decomposition(aten.unique_dim.default, checks=True)
 def unique_dim(
     out: tuple[TensorType, ...],
+    check: Check,
     x: Value,
     dim: int,
     sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Any:
-    return _unique_along(out, x, dim, False)
+    return _unique_along(out, check, x, dim, False)
 
 
-@decomposition(aten.unique_dim_consecutive.default)
+@decomposition(aten.unique_dim_consecutive.default, checks=True)
 def unique_dim_consecutive(
-    out: tuple[TensorType, ...], x: Value, dim: int, return_inverse: bool = False, return_counts: bool = False
+    out: tuple[TensorType, ...],
+    check: Check,
+    x: Value,
+    dim: int,
+    return_inverse: bool = False,
+    return_counts: bool = False,
 ) -> Any:
-    return _unique_along(out, x, dim, True)
+    return _unique_along(out, check, x, dim, True)
 
 
-@decomposition(aten.unique_consecutive.default)
+@decomposition(aten.unique_consecutive.default, checks=True)
 def unique_consecutive(
     out: tuple[TensorType, ...],
+    check: Check,
     x: Value,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -235,4 +253,4 @@ def unique_consecutive(
 ) -> Any:
     if dim is None:
         return _unique_flat(out, x, True)
-    return _unique_along(out, x, dim, True)
+    return _unique_along(out, check, x, dim, True)

@@ -1,7 +1,11 @@
 """Resizing along spatial axes and its gradients: nearest, linear and cubic, and with antialiasing.
 
 All work one axis at a time on a table of taps (`windows.py`): which elements of the axis an output reads, with what
-weight.
+weight. Linear and cubic resizing of bytes, which eager has of 2-d images alone, is in fixed point
+(`fixed_point_resizing.py`). Eager has several kernels for it, chosen by the number of channels and the layout, which
+agree to the bit but in results of one column. There, of more than four channels that do not lie together, each row gets
+what belongs to the first one; and of three channels a result of 1 x 1 raises. The rules give what the kernel for
+channels that lie together gives.
 
 Does not: sample at positions given as data (`grid_sampling.py`).
 """
@@ -16,6 +20,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
+from backend_sdk.decomp.fixed_point_resizing import WeightedTaps, largest_of, nearby_taps, weigh_bytes
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.decomp.windows import Taps, table, weigh, weigh_back, within
 from backend_sdk.graph import Value
@@ -182,6 +187,36 @@ def _resized(out: TensorType, x: Value, scales: Sequence[float | None], axis_tap
     return cast(result, out.dtype)
 
 
+# The same of bytes: (input size, output size, scale or None).
+_BytesAxis = Callable[[Any, Any, "float | None"], WeightedTaps]
+
+
+def _resized_bytes(out: TensorType, x: Value, scales: Sequence[float | None], axis_taps: _BytesAxis) -> Value:
+    """The last axis first, as eager does: what it gives is rounded to bytes."""
+    result = x
+    for axis, scale in reversed(list(enumerate(scales, start=x.ndim - len(scales)))):
+        size, outputs = x.shape[axis], out.shape[axis]
+        if not _is_kept(size, outputs):
+            result = weigh_bytes(result, axis, axis_taps(size, outputs, scale))
+    return result
+
+
+def _linear_bytes_axis(aligned: bool) -> _BytesAxis:
+    def taps(size: Dim, outputs: Dim, scale: float | None) -> WeightedTaps:
+        center = _centers(size, outputs, 2, aligned, scale, torch.float64)
+        return nearby_taps(prims.maximum(center, constant(center, 0.0)), 2, size, _triangle)
+
+    return taps
+
+
+def _cubic_bytes_axis(aligned: bool) -> _BytesAxis:
+    def taps(size: Dim, outputs: Dim, scale: float | None) -> WeightedTaps:
+        center = _centers(size, outputs, 4, aligned, scale, torch.float64)
+        return nearby_taps(center, 4, size, lambda distance: cubic(distance, _CUBIC))
+
+    return taps
+
+
 def _resized_back(out: TensorType, grad: Value, scales: Sequence[float | None], axis_taps: _Axis) -> Any:
     if out.dtype not in dtypes.FLOATING:
         return NotImplemented
@@ -245,7 +280,17 @@ def upsample_nearest_exact(out: TensorType, x: Value, output_size: Any, *scales:
 
 @decomposition(aten.upsample_linear1d.default, aten.upsample_bilinear2d.default, aten.upsample_trilinear3d.default)
 def upsample_linear(out: TensorType, x: Value, output_size: Any, align_corners: bool, *scales: float | None) -> Any:
+    if x.dtype == torch.uint8:
+        return _resized_bytes(out, x, _scales_of(2, scales), _linear_bytes_axis(align_corners))
     return _resized(out, x, _scales_of(len(output_size), scales), _linear_axis(align_corners))
+
+
+@decomposition(aten.upsample_bicubic2d.default)
+def upsample_bicubic(out: TensorType, x: Value, output_size: Any, align_corners: bool, *scales: float | None) -> Any:
+    if x.dtype == torch.uint8:
+        return _resized_bytes(out, x, _scales_of(2, scales), _cubic_bytes_axis(align_corners))
+    # torch's own rule does it for floats.
+    return NotImplemented
 
 
 @decomposition(
@@ -311,6 +356,15 @@ def _antialiased(
     if x.shape == out.shape and out.dtype not in dtypes.FLOATING:
         # Eager copies what keeps its size, of any dtype.
         return x
+    if x.dtype == torch.uint8:
+        return _resized_bytes(
+            out,
+            x,
+            _scales_of(2, scales),
+            lambda size, outputs, scale: largest_of(
+                _antialiased_taps(kernel, size, outputs, aligned, scale, torch.float64)
+            ),
+        )
     return _resized(out, x, _scales_of(2, scales), _antialiased_axis(kernel, aligned, keeps=True))
 
 
