@@ -74,11 +74,18 @@ class Report:
 
     @property
     def proven_overloads(self) -> set[str]:
-        """Overloads in scope that ran, in eager, within a call on which the contract agreed."""
+        """Overloads in scope that ran, in eager, within a call on which the contract agreed, but for those whose own
+        calls failed.
+        """
         found: set[str] = set()
         for one in self.judged:
             found.update(one.entry.overloads)
-        return found - {one.overload for one in self.covered if one.verdict == Verdict.OUT_OF_SCOPE}
+        failed = {
+            one.entry.item.name
+            for one in self.judged
+            if one.entry.item.kind == OVERLOAD and one.entry.status not in (Status.PROVEN, Status.NOTHING)
+        }
+        return found - failed - {one.overload for one in self.covered if one.verdict == Verdict.OUT_OF_SCOPE}
 
     def counts(self, kind: str, dtype: str) -> dict[str, int]:
         """Number of items of a kind and dtype by status, and of those that failed unexplained."""

@@ -181,35 +181,50 @@ def rsub(out: TensorType, x: Any, y: Any, alpha: Any = 1) -> Any:
     return _added(out, y, x, alpha, prims.sub)
 
 
+def _with_scalar(out: TensorType, x: Any, y: Any) -> torch.dtype:
+    """The dtype in which eager multiplies and divides: beside a number or a 0-d tensor 16-bit floats compute in
+    float32, so that 0.1 is not rounded to 16 bits first.
+    """
+    alone = any(not isinstance(one, Value) or (one.ndim == 0 and one.dtype != out.dtype) for one in (x, y))
+    return dtypes.compute_dtype(out.dtype) if alone else out.dtype
+
+
 @decomposition(aten.mul.Tensor, aten.mul.Scalar)
 def mul(out: TensorType, x: Any, y: Any) -> Any:
-    combine = prims.bitwise_and if out.dtype == torch.bool else prims.mul
-    return combine(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+    if out.dtype == torch.bool:
+        return prims.bitwise_and(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+    wide = _with_scalar(out, x, y)
+    return cast(prims.mul(spread(x, out.shape, wide), spread(y, out.shape, wide)), out.dtype)
 
 
 @decomposition(aten.div.Tensor, aten.div.Scalar)
 def div(out: TensorType, x: Any, y: Any) -> Any:
-    return prims.div(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
+    # Of a dividend without dims eager rounds what it is.
+    wide = _with_scalar(out, y, y)
+    return cast(prims.div(spread(x, out.shape, wide), spread(y, out.shape, wide)), out.dtype)
 
 
 @decomposition(aten.div.Tensor_mode, aten.div.Scalar_mode)
 def div_mode(out: TensorType, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
-    left, right = spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype)
+    if rounding_mode is None:
+        return div(out, x, y)
+    if rounding_mode == "floor":
+        return floor_divide(out, x, y)
+    wide = _with_scalar(out, y, y)
+    left, right = spread(x, out.shape, wide), spread(y, out.shape, wide)
     if out.dtype in dtypes.INTEGRAL:
-        if rounding_mode == "floor":
-            return prims.floor_div(left, right)
         # Without its remainder the dividend divides evenly, so that no rounding is left to choose.
         return prims.floor_div(prims.sub(left, prims.fmod(left, right)), right)
-    quotient = prims.div(left, right)
-    if rounding_mode == "floor":
-        return _floor_quotient(left, right)
-    return prims.trunc(quotient) if rounding_mode == "trunc" else quotient
+    return cast(prims.trunc(prims.div(left, right)), out.dtype)
 
 
 @decomposition(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(out: TensorType, x: Any, y: Any) -> Any:
-    left, right = spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype)
-    return prims.floor_div(left, right) if out.dtype in dtypes.INTEGRAL else _floor_quotient(left, right)
+    wide = _with_scalar(out, y, y)
+    left, right = spread(x, out.shape, wide), spread(y, out.shape, wide)
+    return (
+        prims.floor_div(left, right) if out.dtype in dtypes.INTEGRAL else cast(_floor_quotient(left, right), out.dtype)
+    )
 
 
 def _floor_quotient(x: Value, y: Value) -> Any:

@@ -290,7 +290,7 @@ def avg_pool3d_backward(out: TensorType, grad: Value, x: Value, *args: Any, **kw
 def _even_windows(x: Value, out: TensorType, spatial: int) -> tuple[int, ...] | None:
     """The window of an adaptive pooling whose windows all have one size, else None."""
     pairs = list(zip(x.shape[-spatial:], out.shape[-spatial:], strict=True))
-    if any(isinstance(n, SymExpr) for pair in pairs for n in pair) or any(i % o for i, o in pairs):  # type: ignore[operator]
+    if any(isinstance(n, SymExpr) for pair in pairs for n in pair) or any(i % o for i, o in pairs):
         return None
     return tuple(i // o for i, o in pairs)  # type: ignore[misc]
 

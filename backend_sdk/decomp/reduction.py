@@ -86,9 +86,10 @@ def all_(out: TensorType, x: Value, dim: Any = None, keepdim: bool = False) -> A
 
 
 def _truth_reduced(prim: Prim, empty: bool, out: TensorType, x: Value, dim: Any) -> Any:
-    axes = axes_of(dim, x.ndim)
     if dim == [] or dim == ():
-        axes = tuple(range(x.ndim))
+        # No dims are reduced, where other reductions take an empty list for all.
+        return cast(cast(x, torch.bool), out.dtype)
+    axes = axes_of(dim, x.ndim)
     if 0 in [x.shape[axis] for axis in axes]:
         return prims.full(shape=out.shape, value=empty, dtype=out.dtype)
     truth = cast(x, torch.bool)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.promotion import axis_of, spread
+from backend_sdk.decomp.promotion import axis_of, promoted, spread
 from backend_sdk.decomp.registry import decomposition
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value
@@ -160,11 +160,13 @@ def logcumsumexp(out: TensorType, x: Value, dim: int) -> Any:
 # ---- searches
 
 
-def _search(out: TensorType, sequence: Value, values: Value, right: bool) -> Any:
-    common = torch.promote_types(sequence.dtype, values.dtype)
+def _search(out: TensorType, sequence: Value, values: Any, right: bool) -> Any:
+    """Places of ``values`` (or of a number) in the dtype that torch promotes both to."""
+    common = promoted(sequence, values)
     if common not in dtypes.REAL | dtypes.BOOLEAN:
         return NotImplemented
-    sequence, values = cast(sequence, common), cast(values, common)
+    sequence = cast(sequence, common)
+    values = cast(values, common) if isinstance(values, Value) else spread(values, (), common)
     if sequence.ndim == 1:
         found = prims.searchsorted(sequence, flat(values), right=right)
     else:
@@ -185,15 +187,11 @@ def searchsorted(
 ) -> Any:
     if sorter is not None:
         sequence = prims.gather(sequence, sorter, axis=sequence.ndim - 1)
-    if not isinstance(values, Value):
-        values = spread(values, (), sequence.dtype)
     return _search(out, sequence, values, right or side == "right")
 
 
 @decomposition(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucketize(out: TensorType, values: Any, boundaries: Value, *, out_int32: bool = False, right: bool = False) -> Any:
-    if not isinstance(values, Value):
-        values = spread(values, (), boundaries.dtype)
     return _search(out, boundaries, values, right)
 
 

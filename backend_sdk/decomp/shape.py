@@ -262,6 +262,9 @@ def diagonal(out: TensorType, x: Value, offset: int = 0, dim1: int = 0, dim2: in
     others = tuple(dim for dim in range(x.ndim) if dim not in (first, second))
     matrix = prims.permute(x, dims=(*others, first, second))
     length = out.shape[-1]
+    if length == 0:
+        # The offset may lie beyond the edges.
+        return prims.full(shape=out.shape, value=0, dtype=out.dtype)
     rank = matrix.ndim
     row, column = max(-offset, 0), max(offset, 0)
     matrix = slice_axis(matrix, rank - 2, row, row + length)
@@ -278,6 +281,8 @@ def diagonal_scatter(out: TensorType, x: Value, source: Value, offset: int = 0, 
     order = (*others, first, second)
     rank = x.ndim
     length = source.shape[-1]
+    if length == 0:
+        return x
     row, column = max(-offset, 0), max(offset, 0)
     # On the rows that the diagonal crosses, each element but its own is kept.
     matrix = prims.permute(x, dims=order)

@@ -98,6 +98,9 @@ class SymExpr:
     def __mod__(self, other: Dim) -> Dim:
         return _number(torch_symbolic.modulo(self.expr, _expr(other)))
 
+    def __rmod__(self, other: Dim) -> Dim:
+        return _number(torch_symbolic.modulo(_expr(other), self.expr))
+
     def __bool__(self) -> bool:
         raise DialectError(
             f"the symbolic value {self.source} has no truth value while the graph is being built",

@@ -119,3 +119,68 @@ def test_the_exponential_of_a_matrix_of_16_bits(compiled_call, dtype):
     x = torch.tensor([[0.5, -0.25], [0.125, 1.0]], dtype=dtype)
     found = compiled_call(torch.linalg.matrix_exp, [x], fallback="error").leaves[0]
     assert torch.equal(found, torch.linalg.matrix_exp(x.float()).to(dtype))
+
+
+HALVES = [
+    torch.mul,
+    torch.div,
+    torch.floor_divide,
+    lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    torch.add,
+    torch.sub,
+    torch.remainder,
+    torch.fmod,
+    torch.pow,
+    torch.eq,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", HALVES)
+@pytest.mark.parametrize("scalar", [0.1, 0.3, -1.7])
+def test_beside_16_bits_a_number_keeps_its_precision_where_eager_keeps_it(function, dtype, scalar):
+    x = (torch.arange(1, 400) / 16).to(dtype)
+    assert prove(Call(lambda x: function(x, scalar), (x,), agree=equal), COMPOSITES)
+    assert prove(Call(function, (x, torch.tensor(scalar, dtype=torch.float64)), agree=equal), COMPOSITES)
+
+
+def equal(actual, expected, _):
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert torch.equal(ours.nan_to_num(7), theirs.nan_to_num(7))
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(
+    "sequence", [torch.tensor([1, 2, 3]), torch.tensor([0.1, 0.2]), torch.tensor([1.0, 2.0]).half()]
+)
+@pytest.mark.parametrize(
+    "value", [2.5, 2, 0.1, torch.tensor(0.1, dtype=torch.float64), torch.tensor(2.5), torch.tensor(2)]
+)
+def test_a_number_is_searched_for_in_the_promoted_dtype(sequence, value, right):
+    assert agrees(lambda s, v: torch.searchsorted(s, v, right=right), sequence, value)
+    assert agrees(lambda s, v: torch.bucketize(v, s, right=right), sequence, value)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.uint8])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_no_dims_reduce_no_truth(dtype, keepdim):
+    x = torch.tensor([[0, 1, 2], [0, 0, 0]]).to(dtype)
+    assert agrees(lambda x: (x.any((), keepdim), torch.all(x, dim=[], keepdim=keepdim)), x)
+
+
+@pytest.mark.parametrize("offset", [-7, -2, -1, 0, 2, 3, 10])
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_diagonal_beyond_the_edge_is_empty(offset, backward):
+    x = torch.arange(6.0).reshape(2, 3).requires_grad_(backward)
+    assert agrees(lambda x: torch.diagonal(x, offset) * 2, x, backward=backward)
+
+
+@pytest.mark.parametrize("shift", [1, -2, 7])
+def test_a_roll_by_a_number_of_symbolic_sizes(shift):
+    compiled = torch.compile(
+        lambda x: x.roll(1, 0) + x.roll(-2, 1), backend="sdk:reference", options={"fallback": "error"}
+    )
+    for rows in (3, 5, 2):
+        x = torch.rand(rows, 4 + abs(shift))
+        assert torch.equal(compiled(x), x.roll(1, 0) + x.roll(-2, 1))
