@@ -9,6 +9,7 @@ Does not: make a call of them (`generated` does).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -106,11 +107,11 @@ def _convolution_double_backward(draw: Draw) -> dict[str, Any]:
 
 
 def _rows(draw: Draw) -> dict[str, Any]:
-    """Two bags of a table of ten rows. Their mean: eager fills in all results."""
+    """Three bags of a table of ten rows, two if the last offset is an end. Their mean: eager fills in all results."""
     return {
         "weight": draw.normal(10, 3),
         "indices": draw.integers(10, 5),
-        "offsets": torch.tensor([0, 2]),
+        "offsets": torch.tensor([0, 2, 5]),
         "scale_grad_by_freq": False,
         "mode": 1,
         "sparse": False,
@@ -733,6 +734,53 @@ ARGUMENTS: Mapping[str, Entry] = {
     },
     "unique_dim_consecutive": lambda draw: {"self": draw.integers(2, 6, 1).expand(6, 2), "dim": 0},
 }
+
+
+# What else an overload of the table may be called with, beside its other arguments: modes, and tensors that may be left
+# out. Each is a call of its own. Booleans are turned over without being named here.
+_SCALED: tuple[Entry, ...] = (
+    lambda draw: {"grad_scale": torch.tensor(4.0)},
+    lambda draw: {"grad_scale": torch.tensor(4.0), "found_inf": torch.tensor(1.0)},
+    lambda draw: {"found_inf": torch.tensor(0.0)},
+)
+CHANGES: Mapping[str, tuple[Entry, ...]] = {
+    "_amp_foreach_non_finite_check_and_unscale": (
+        lambda draw: {"self": [torch.tensor([1.0, math.inf]), draw.normal(5)]},
+        lambda draw: {"self": [draw.normal(3), torch.tensor([math.nan, 1.0])]},
+        lambda draw: {"found_inf": torch.ones(())},
+    ),
+    "_amp_update_scale": (
+        lambda draw: {"found_inf": torch.ones(1)},
+        lambda draw: {"growth_tracker": torch.tensor([0], dtype=torch.int32)},
+    ),
+    **dict.fromkeys(("_fused_adam", "_fused_adamw", "_fused_adagrad", "_fused_sgd"), _SCALED),
+    # In place torch cannot functionalize an empty list.
+    **dict.fromkeys(
+        ("_fused_adam.default", "_fused_adamw.default"),
+        (*_SCALED, lambda draw: {"amsgrad": False, "max_exp_avg_sqs": []}),
+    ),
+    "_embedding_bag_dense_backward": (
+        lambda draw: {"mode": 0},
+        lambda draw: {"mode": 0, "per_sample_weights": draw.normal(5)},
+        lambda draw: {"mode": 0, "padding_idx": 3},
+        lambda draw: {"mode": 2, "maximum_indices": draw.integers(10, 2, 3)},
+    ),
+    "_masked_softmax": (
+        lambda draw: {"self": draw.normal(2, 2, 4, 4), "mask": draw.truth(4, 4), "mask_type": 0},
+        lambda draw: {"self": draw.normal(2, 2, 4, 4), "mask": draw.truth(2, 4), "mask_type": 1},
+    ),
+    "_fused_moving_avg_obs_fq_helper": (
+        lambda draw: {"observer_on": torch.tensor([0])},
+        lambda draw: {"fake_quant_on": torch.tensor([0])},
+    ),
+    **dict.fromkeys(("_weight_norm", "_weight_norm_interface"), (lambda draw: {"g": draw.uniform(1, 3), "dim": 1},)),
+}
+
+
+def changed_arguments(names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Changes of the arguments that `valid_arguments` gives for ``names``, one for each further call."""
+    found: tuple[Entry, ...] = next((CHANGES[name] for name in names if name in CHANGES), ())
+    return [change(Draw()) for change in found]
 
 
 def valid_arguments(names: tuple[str, ...]) -> dict[str, Any] | None:

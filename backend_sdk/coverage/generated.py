@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from backend_sdk.coverage.agreement import agree, agree_in_type, agree_roughly
-from backend_sdk.coverage.arguments import valid_arguments
+from backend_sdk.coverage.arguments import changed_arguments, valid_arguments
 from backend_sdk.coverage.calls import Call, run_in_eager
 from backend_sdk.coverage.factors import UNIQUE
 from backend_sdk.torch_compat import trees
@@ -96,16 +96,40 @@ _OPTIONAL: Mapping[str, tuple[Any, ...]] = {
 }
 
 
+# Booleans that are not turned over, with why.
+_NOT_TURNED = {
+    "training": "without statistics eager's batch norm reads memory that it does not have, and ends the process",
+    "train": "what is saved for the backward pass differs, and eager does not check what it is given",
+    "has_biases": "it says how many weights a layer has, which eager does not check everywhere",
+    "bidirectional": "it says how many weights a layer has, which eager does not check everywhere",
+    "sparse": "the result would be sparse",
+    "sorted": "eager gives the elements in any order",
+    "need_weights": "torch's fake kernel gives an empty tensor where eager gives none",
+}
+# Nor are those of these: they say how other arguments, which eager takes as they are, were made.
+_NEVER_TURNED = frozenset({"mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"})
+
+
 def variants(name: str, call: Call) -> Iterator[Call]:
-    """The call with one more argument each, of those that have a default and that it leaves out."""
+    """The call with one change each: an argument more, of those that have a default and that it leaves out; a boolean
+    turned over; and what the table says may be given otherwise.
+    """
     schema = arguments(aten_overloads()[name])
     values = call.args[0]
+    turns = stem(name) not in _NEVER_TURNED
     for argument in schema:
-        if argument.required or argument.out or argument.name in values:
+        if argument.out:
             continue
         word = argument.type.removeprefix("Optional[").removesuffix("]")
-        for value in _OPTIONAL.get(word, ()):
-            yield replace(call, args=({**values, argument.name: value},))
+        if argument.name not in values:
+            for value in () if argument.required else _OPTIONAL.get(word, ()):
+                yield replace(call, args=({**values, argument.name: value},))
+        elif isinstance(values[argument.name], bool) and argument.name not in _NOT_TURNED and turns:
+            yield replace(call, args=({**values, argument.name: not values[argument.name]},))
+    known = {argument.name for argument in schema}
+    for change in changed_arguments((name.removeprefix("aten."), stem(name))) if tabled(name) is not None else ():
+        if change.keys() <= known:
+            yield replace(call, args=({**values, **change},))
 
 
 # ---- what samples lend

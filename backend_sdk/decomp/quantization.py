@@ -235,8 +235,10 @@ def _parameters(low: Value, high: Value, lowest: int, highest: int, symmetric: b
     new_high = prims.select(low_is_0, wide_whole, prims.select(high_is_0, high, grown_high))
     low, high = prims.select(small, new_low, low), prims.select(small, new_high, high)
     scale = prims.select(small, constant(scale, _LEAST_SCALE), scale)
-    # The end whose terms are smaller decides: its zero point has the smaller rounding error.
-    from_low, from_high = prims.div(low, scale), prims.div(high, scale)
+    # The end whose terms are smaller decides: its zero point has the smaller rounding error. The scale is the one that
+    # is given out, in float32: a zero point halfway between two integers hangs on it.
+    rounded = cast(cast(scale, torch.float32), torch.float64)
+    from_low, from_high = prims.div(low, rounded), prims.div(high, rounded)
     lower = prims.lt(
         prims.sub(constant(scale, float(abs(lowest))), prims.abs(from_low)),
         prims.sub(constant(scale, float(abs(highest))), prims.abs(from_high)),

@@ -461,6 +461,44 @@ MUTATIONS = (
         result(doubled),
         OVERLOAD,
     ),
+    # What an overload's first call leaves at its default.
+    *(
+        Mutation(
+            f"{name} is ignored", op.default, str(op.default), keyword(name, lambda _, value=value: value), OVERLOAD
+        )
+        for op, name, value in (
+            (aten._fused_sgd, "nesterov", False),
+            (aten._fused_sgd, "maximize", False),
+            (aten._fused_sgd, "is_first_step", False),
+            (aten._fused_sgd, "grad_scale", None),
+            (aten._fused_sgd, "found_inf", None),
+            (aten._fused_adam, "maximize", False),
+            (aten._fused_adam, "amsgrad", True),
+            (aten._fused_adam, "grad_scale", None),
+            (aten._fused_adam, "found_inf", None),
+        )
+    ),
+    Mutation(
+        "the mode is ignored",
+        aten._embedding_bag_dense_backward.default,
+        "aten._embedding_bag_dense_backward.default",
+        argument(7, lambda _: 1),
+        OVERLOAD,
+    ),
+    Mutation(
+        "the kind of mask is ignored",
+        aten._masked_softmax.default,
+        "aten._masked_softmax.default",
+        argument(3, lambda _: 2),
+        OVERLOAD,
+    ),
+    Mutation(
+        "what is not finite does not lower the scale",
+        aten._amp_update_scale.default,
+        "aten._amp_update_scale.default",
+        argument(2, lambda found: constant(found, 0.0)),
+        OVERLOAD,
+    ),
     at_special_values("the tail is 0", aten.exp.default, result(without_tail)),
     at_special_values("the tail is 0", aten.sigmoid.default, result(without_tail)),
     at_special_values("subnormals are 0", aten.abs.default, result(without_subnormals)),
