@@ -103,6 +103,7 @@ _NOT_TURNED = {
     "has_biases": "it says how many weights a layer has, which eager does not check everywhere",
     "bidirectional": "it says how many weights a layer has, which eager does not check everywhere",
     "sparse": "the result would be sparse",
+    "sparse_grad": "the result would be sparse",
     "sorted": "eager gives the elements in any order",
     "need_weights": "torch's fake kernel gives an empty tensor where eager gives none",
 }

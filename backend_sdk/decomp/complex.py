@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp import elementwise, reduction, torch_prims
 from backend_sdk.decomp.promotion import spread
@@ -182,19 +180,10 @@ def sgn(out: TensorType, x: Value) -> Any:
 
 
 @_of_complex(aten.nan_to_num.default)
-def nan_to_num(
-    out: TensorType, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+def nan_to_num(out: TensorType, x: Value, *given: float | None, **named: float | None) -> Any:
     """Of each part by itself."""
-    limits = torch.finfo(out.dtype)
-    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
-
-    def replaced(part: Value) -> Value:
-        finite = prims.select(prims.ne(part, part), constant(part, nan or 0.0), part)
-        finite = prims.select(prims.eq(part, constant(part, math.inf)), constant(part, high), finite)
-        return prims.select(prims.eq(part, constant(part, -math.inf)), constant(part, low), finite)  # type: ignore[no-any-return]
-
-    return prims.complex(*map(replaced, _parts(x)))
+    part = TensorType(out.shape, out.dtype.to_real())
+    return prims.complex(*(elementwise.nan_to_num(part, one, *given, **named) for one in _parts(x)))
 
 
 @_of_complex(aten.isinf.default)

@@ -439,6 +439,20 @@ def _added_scaled(combine: Prim, out: TensorType, x: Value, first: Value, second
     return cast(prims.add(spread(x, out.shape, wide), part), out.dtype)
 
 
+@decomposition(aten.nan_to_num.default)
+def nan_to_num(
+    out: TensorType, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """NaN becomes 0, and an infinity the largest finite number of its sign, or what is given for it."""
+    if out.dtype not in dtypes.FLOATING:
+        return x
+    limits = torch.finfo(out.dtype)
+    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    found = prims.select(prims.ne(x, x), constant(x, nan or 0.0), x)
+    found = prims.select(prims.eq(x, constant(x, math.inf)), constant(x, high), found)
+    return prims.select(prims.eq(x, constant(x, -math.inf)), constant(x, low), found)
+
+
 @decomposition(aten.lerp.Scalar, aten.lerp.Tensor)
 def lerp(out: TensorType, start: Value, end: Value, weight: Any) -> Any:
     if out.dtype in dtypes.COMPLEX:
