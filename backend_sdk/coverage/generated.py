@@ -102,6 +102,7 @@ _NOT_TURNED = {
     "train": "what is saved for the backward pass differs, and eager does not check what it is given",
     "has_biases": "it says how many weights a layer has, which eager does not check everywhere",
     "bidirectional": "it says how many weights a layer has, which eager does not check everywhere",
+    "batch_first": "it says which sizes the states have, which eager does not check everywhere",
     "sparse": "the result would be sparse",
     "sparse_grad": "the result would be sparse",
     "sorted": "eager gives the elements in any order",

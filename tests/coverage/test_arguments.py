@@ -95,5 +95,5 @@ def test_eager_runs_no_call_of_what_has_no_cpu_kernel(op):
 )
 def test_a_call_of_the_table_is_proven(name):
     entry = prove(Item(OVERLOAD, name, "float32"), PRIMS, None, ())
-    assert (entry.status, entry.samples) == (Status.PROVEN, 1), entry.message
+    assert entry.status == Status.PROVEN and entry.samples, entry.message
     assert name in entry.overloads
