@@ -10,6 +10,7 @@ Does not: say when torch calls them (`tracing` does).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -132,41 +133,11 @@ def _plain_step(activation: Callable[[Tensor], Tensor]) -> _Step:
     return step
 
 
-def _layer_of(name: str, step: _Step) -> Callable[..., tuple[Tensor, ...]]:
-    """A recurrent layer of packed rows, which takes what torch's function of that name takes."""
-
-    def run(
-        data: Tensor,
-        batch_sizes: Tensor,
-        hx: Tensor | Sequence[Tensor],
-        params: Sequence[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-    ) -> tuple[Tensor, ...]:
-        """The packed outputs, and the last state of each layer and direction. Raises `RuntimeError` when nothing bounds
-        the number of steps, and when it runs for a first state of another number of sequences.
-        """
-        first = (hx,) if isinstance(hx, Tensor) else tuple(hx)
-        return _layers(step, data, batch_sizes, first, params, has_biases, num_layers, dropout, train, bidirectional)
-
-    run.__name__ = name
-    return run
-
-
-lstm = _layer_of("lstm", _lstm_step)
-gru = _layer_of("gru", _gru_step)
-rnn_tanh = _layer_of("rnn_tanh", _plain_step(torch.tanh))
-rnn_relu = _layer_of("rnn_relu", _plain_step(torch.relu))
-
-
 def _layers(
     step: _Step,
     data: Tensor,
     batch_sizes: Tensor,
-    first: tuple[Tensor, ...],
+    hx: Tensor | Sequence[Tensor],
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -174,6 +145,10 @@ def _layers(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
+    """The packed outputs, and the last state of each layer and direction. Raises `RuntimeError` when nothing bounds the
+    number of steps, and when it runs for a first state of another number of sequences.
+    """
+    first = (hx,) if isinstance(hx, Tensor) else tuple(hx)
     directions = 2 if bidirectional else 1
     batch = first[0].shape[1]
     assert_true(batch_sizes[0] == batch, "a recurrent layer's first state is for another number of sequences")
@@ -194,6 +169,19 @@ def _layers(
         if layer + 1 < num_layers:
             data = torch.nn.functional.dropout(data, dropout, train)
     return (data, *(torch.stack(parts) for parts in zip(*last, strict=True)))
+
+
+def _layer_of(name: str, step: _Step) -> Callable[..., tuple[Tensor, ...]]:
+    """Recurrent layers over packed rows, which take what torch's function of that name takes."""
+    layers = functools.partial(_layers, step)
+    layers.__name__ = name  # type: ignore[attr-defined]
+    return layers
+
+
+lstm = _layer_of("lstm", _lstm_step)
+gru = _layer_of("gru", _gru_step)
+rnn_tanh = _layer_of("rnn_tanh", _plain_step(torch.tanh))
+rnn_relu = _layer_of("rnn_relu", _plain_step(torch.relu))
 
 
 def _one_direction(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -217,14 +217,7 @@ def _show_aten(name: str, json: bool) -> None:
     found = reached(name)
     if not found:
         names = [*aten_overloads(), *dict.fromkeys(known.rpartition(".")[0] for known in aten_overloads())]
-        close = difflib.get_close_matches(name, names, n=5)
-        typer.echo(
-            f"error: torch has no overload {name!r}: "
-            + (f"did you mean {', '.join(close)}?" if close else "nothing is spelled like it.")
-            + " `backend-sdk coverage --json` lists all of them.",
-            err=True,
-        )
-        raise typer.Exit(USAGE)
+        _not_there(f"torch has no overload {name!r}", name, names, "`backend-sdk coverage --json` lists all of them.")
     if json:
         print_json([one.to_json() for one in found])
         return
@@ -239,11 +232,15 @@ def _show_aten(name: str, json: bool) -> None:
     out.print("`backend-sdk explain` shows it for a model.")
 
 
-def _unknown(what: str, name: str, known: Any, where: str = "") -> None:
+def _unknown(what: str, name: str, known: Any, where: str = "") -> NoReturn:
+    listing = f"Profiles are {', '.join(known)}." if what == "profile" else "`backend-sdk spec` lists all ops."
+    _not_there(f"the contract has no {what} {name!r}{where}", name, known, listing)
+
+
+def _not_there(said: str, name: str, known: Any, listing: str) -> NoReturn:
     close = difflib.get_close_matches(name, known, n=5)
     nearest = f"did you mean {', '.join(close)}?" if close else "nothing is spelled like it."
-    listing = f"Profiles are {', '.join(known)}." if what == "profile" else "`backend-sdk spec` lists all ops."
-    typer.echo(f"error: the contract has no {what} {name!r}{where}: {nearest} {listing}", err=True)
+    typer.echo(f"error: {said}: {nearest} {listing}", err=True)
     raise typer.Exit(USAGE)
 
 

@@ -141,7 +141,7 @@ def is_as_near(
 ) -> bool:
     """Whether each element is within torch's own tolerances, or as near to the truth as eager's are.
 
-    An element's unit is an epsilon of its own, and what rounding the inputs costs it (``errors``). Allowed are 32 units
+    An element's unit is an epsilon of its own, and what rounding costs it (``errors``). Allowed are 32 units
     or, where eager is worse, four times as many as eager's worst element is off by: a long sum in a single chain, a
     recurrence. So a small element is not measured by a large one, nor a well-conditioned by an ill-conditioned one.
     """
@@ -161,16 +161,16 @@ def is_as_near(
         return False
     if not torch.equal(actual.isfinite(), finite) or not finite.any():
         return False
-    truth, errors = truth[finite], errors[finite]
-    error, of_eager = ((x[finite].to(truth.dtype) - truth).abs() for x in (actual, eager))
     info = torch.finfo(eager.dtype)
+    relative, absolute = _TOLERANCES[eager.dtype]
+    truth, errors = truth[finite], errors[finite]
+    actual, eager = (x[finite].to(truth.dtype) for x in (actual, eager))
+    error, of_eager = ((x - truth).abs() for x in (actual, eager))
     unit = info.eps * truth.abs() + errors
     # Below the smallest normal number there is less to be near to.
     roundings = (of_eager / unit.clamp(min=info.eps * info.tiny)).max()
     near = error <= torch.maximum(unit * torch.clamp(4 * roundings, min=_ROUNDINGS), 4 * of_eager)
-    relative, absolute = _TOLERANCES[eager.dtype]
-    apart = (actual[finite].to(truth.dtype) - eager[finite].to(truth.dtype)).abs()
-    return bool((near | (apart <= absolute + relative * eager[finite].to(truth.dtype).abs())).all())
+    return bool((near | ((actual - eager).abs() <= absolute + relative * eager.abs())).all())
 
 
 def _first_lines(error: Exception) -> str:

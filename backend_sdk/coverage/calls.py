@@ -349,9 +349,9 @@ def _measure(call: Call) -> Measure | None:
     truth = _run_wide(call)
     if truth is None:
         return None
-    inputs = [leaf.dtype for leaf in trees.leaves((call.args, dict(call.kwargs))) if _rounds(leaf)]
+    inputs = [leaf for leaf in trees.leaves((call.args, dict(call.kwargs))) if _rounds(leaf)]
     # Double precision resolves nothing below its own epsilon, and of a move by a few of them little.
-    largest = _SMALLER**2 if {torch.float64, torch.complex128} & set(inputs) else 1
+    largest = _SMALLER**2 if any(leaf.dtype.to_real() == torch.float64 for leaf in inputs) else 1
     errors: list[torch.Tensor | None] = [None] * len(truth)
     for seed in range(_PERTURBATIONS):
         # The same moves twice, of two sizes.
@@ -366,12 +366,12 @@ def _measure(call: Call) -> Measure | None:
 
 def _changes(call: Call, truth: Sequence[Any], seed: int, size: float) -> list[torch.Tensor | None]:
     """How far moves of the inputs, by up to ``size`` epsilons, move each element of the results."""
-    moved = _run_wide(call, torch.Generator().manual_seed(SEED + seed), size) or [None] * len(truth)
+    found = _run_wide(call, torch.Generator().manual_seed(SEED + seed), size) or [None] * len(truth)
     return [
         (value.detach() - true.detach()).abs().nan_to_num(0.0, 0.0, 0.0)
         if _rounds(value) and value.shape == true.shape
         else None
-        for value, true in zip(moved, truth, strict=True)
+        for value, true in zip(found, truth, strict=True)
     ]
 
 
@@ -383,7 +383,6 @@ def _run_wide(call: Call, generator: torch.Generator | None = None, size: float 
     """The call with float64 and complex128 inputs; with a generator, these and the results of all its steps are moved
     by up to ``size`` epsilons of the dtypes that it has.
     """
-
     leaves, structure = trees.flatten((call.args, dict(call.kwargs)))
     epsilon = min((torch.finfo(leaf.dtype).eps for leaf in leaves if _rounds(leaf)), default=0.0)
 

@@ -73,7 +73,12 @@ class _NoValue(Exception):
 
 def tabled(name: str) -> dict[str, Any] | None:
     """The arguments that the table has for the overload, or None."""
-    return valid_arguments((name.removeprefix("aten."), stem(name)))
+    return valid_arguments(_entries(name))
+
+
+def _entries(name: str) -> tuple[str, str]:
+    """Under which names the tables may hold an overload: its own before what it computes."""
+    return name.removeprefix("aten."), stem(name)
 
 
 def candidates(name: str, lent: Iterable[Call]) -> Iterator[Call]:
@@ -118,20 +123,23 @@ def variants(name: str, call: Call) -> Iterator[Call]:
     """
     schema = arguments(aten_overloads()[name])
     values = call.args[0]
-    turns = stem(name) not in _NEVER_TURNED
-    for argument in schema:
-        if argument.out:
-            continue
-        word = argument.type.removeprefix("Optional[").removesuffix("]")
-        if argument.name not in values:
-            for value in () if argument.required else _OPTIONAL.get(word, ()):
-                yield replace(call, args=({**values, argument.name: value},))
-        elif isinstance(values[argument.name], bool) and argument.name not in _NOT_TURNED and turns:
-            yield replace(call, args=({**values, argument.name: not values[argument.name]},))
     known = {argument.name for argument in schema}
-    for change in changed_arguments((name.removeprefix("aten."), stem(name))) if tabled(name) is not None else ():
-        if change.keys() <= known:
-            yield replace(call, args=({**values, **change},))
+    changes: list[dict[str, Any]] = []
+    for argument in schema:
+        if argument.out or (argument.required and argument.name not in values):
+            continue
+        if argument.name not in values:
+            word = argument.type.removeprefix("Optional[").removesuffix("]")
+            changes += [{argument.name: value} for value in _OPTIONAL.get(word, ())]
+        elif isinstance(values[argument.name], bool) and _turns(name, argument.name):
+            changes.append({argument.name: not values[argument.name]})
+    changes += [change for change in changed_arguments(_entries(name)) if change.keys() <= known]
+    for change in changes:
+        yield replace(call, args=({**values, **change},))
+
+
+def _turns(name: str, argument: str) -> bool:
+    return argument not in _NOT_TURNED and stem(name) not in _NEVER_TURNED
 
 
 # ---- what samples lend

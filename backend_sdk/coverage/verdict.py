@@ -20,6 +20,8 @@ from backend_sdk.torch_compat.ops import is_check
 from backend_sdk.torch_compat.overloads import (
     aten_overloads,
     base_name,
+    functional_base,
+    functional_variant,
     has_composite_kernel,
     has_list_rule,
     has_torch_rule,
@@ -98,7 +100,7 @@ def _of_mutable(name: str, op: Any, found: Mapping[str, Covered], functional: Ma
     counterparts = functional_counterparts(base_name(op), functional)
     outside = out_of_scope(name)
     if counterparts:
-        counterpart = found[_nearest(name, counterparts)]
+        counterpart = found[_nearest(op, counterparts)]
         if counterpart.verdict in (Verdict.OUT_OF_SCOPE, Verdict.NONE):
             return Covered(name, counterpart.verdict, counterpart.how, counterpart.reason)
         return Covered(name, Verdict.FUNCTIONALIZED, f"as {counterpart.overload}")
@@ -127,13 +129,13 @@ def _source(op: Any) -> str | None:
 
 def functional_counterparts(base: str, functional: Mapping[str, Iterable[str]]) -> list[str]:
     """Overloads that compute what a mutating op of this name writes: the same base, without the in-place ``_``."""
-    stem = base[:-1] if base.endswith("_") and not base.endswith("__") else base
+    stem = functional_base(base)
     candidates = [stem, f"{stem}_functional"]
     if stem.startswith("__i"):
         candidates.append(f"__{stem[3:]}")
     return [name for candidate in candidates for name in functional.get(candidate, ())]
 
 
-def _nearest(name: str, counterparts: list[str]) -> str:
-    overload = name.rsplit(".", 1)[1].removesuffix("_out").removesuffix("out") or "default"
+def _nearest(op: Any, counterparts: list[str]) -> str:
+    overload = functional_variant(op)
     return next((one for one in counterparts if one.rsplit(".", 1)[1] == overload), counterparts[0])

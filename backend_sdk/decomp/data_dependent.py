@@ -14,10 +14,9 @@ import torch
 
 from backend_sdk import prims
 from backend_sdk.decomp.indexing import broadcast_shapes
-from backend_sdk.decomp.linalg import Check
 from backend_sdk.decomp.places import is_true, true_coordinates, true_places
 from backend_sdk.decomp.promotion import axis_of
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.registry import Check, decomposition
 from backend_sdk.decomp.searching import flat
 from backend_sdk.decomp.shape import slice_axis
 from backend_sdk.graph import Value, read

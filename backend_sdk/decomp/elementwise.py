@@ -181,11 +181,11 @@ def rsub(out: TensorType, x: Any, y: Any, alpha: Any = 1) -> Any:
     return _added(out, y, x, alpha, prims.sub)
 
 
-def _with_scalar(out: TensorType, x: Any, y: Any) -> torch.dtype:
-    """The dtype in which eager multiplies and divides: beside a number or a 0-d tensor 16-bit floats compute in
-    float32, so that 0.1 is not rounded to 16 bits first.
+def _beside(out: TensorType, *operands: Any) -> torch.dtype:
+    """The dtype in which eager multiplies and divides: beside a number or a 0-d tensor among ``operands`` 16-bit floats
+    compute in float32, so that 0.1 is not rounded to 16 bits first.
     """
-    alone = any(not isinstance(one, Value) or (one.ndim == 0 and one.dtype != out.dtype) for one in (x, y))
+    alone = any(not isinstance(one, Value) or (one.ndim == 0 and one.dtype != out.dtype) for one in operands)
     return dtypes.compute_dtype(out.dtype) if alone else out.dtype
 
 
@@ -193,14 +193,14 @@ def _with_scalar(out: TensorType, x: Any, y: Any) -> torch.dtype:
 def mul(out: TensorType, x: Any, y: Any) -> Any:
     if out.dtype == torch.bool:
         return prims.bitwise_and(spread(x, out.shape, out.dtype), spread(y, out.shape, out.dtype))
-    wide = _with_scalar(out, x, y)
+    wide = _beside(out, x, y)
     return cast(prims.mul(spread(x, out.shape, wide), spread(y, out.shape, wide)), out.dtype)
 
 
 @decomposition(aten.div.Tensor, aten.div.Scalar)
 def div(out: TensorType, x: Any, y: Any) -> Any:
-    # Of a dividend without dims eager rounds what it is.
-    wide = _with_scalar(out, y, y)
+    # Only of the divisor: a dividend without dims eager rounds to 16 bits.
+    wide = _beside(out, y)
     return cast(prims.div(spread(x, out.shape, wide), spread(y, out.shape, wide)), out.dtype)
 
 
@@ -210,7 +210,7 @@ def div_mode(out: TensorType, x: Any, y: Any, rounding_mode: str | None = None) 
         return div(out, x, y)
     if rounding_mode == "floor":
         return floor_divide(out, x, y)
-    wide = _with_scalar(out, y, y)
+    wide = _beside(out, y)
     left, right = spread(x, out.shape, wide), spread(y, out.shape, wide)
     if out.dtype in dtypes.INTEGRAL:
         # Without its remainder the dividend divides evenly, so that no rounding is left to choose.
@@ -220,11 +220,11 @@ def div_mode(out: TensorType, x: Any, y: Any, rounding_mode: str | None = None) 
 
 @decomposition(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(out: TensorType, x: Any, y: Any) -> Any:
-    wide = _with_scalar(out, y, y)
+    wide = _beside(out, y)
     left, right = spread(x, out.shape, wide), spread(y, out.shape, wide)
-    return (
-        prims.floor_div(left, right) if out.dtype in dtypes.INTEGRAL else cast(_floor_quotient(left, right), out.dtype)
-    )
+    if out.dtype in dtypes.INTEGRAL:
+        return prims.floor_div(left, right)
+    return cast(_floor_quotient(left, right), out.dtype)
 
 
 def _floor_quotient(x: Value, y: Value) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from backend_sdk import dtypes, prims
-from backend_sdk.decomp.linalg import SYMBOLIC, Check, exchanges, first_place, has_known_rank, is_static, raise_for
-from backend_sdk.decomp.registry import decomposition
+from backend_sdk.decomp.linalg import SYMBOLIC, exchanges, first_place, has_known_rank, is_static, raise_for
+from backend_sdk.decomp.registry import Check, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
 from backend_sdk.prims.shorthand import along, cast, constant, stretch

@@ -9,14 +9,13 @@ Does not: pivot-free LU, which torch has on CUDA only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from backend_sdk import dtypes, prims
 from backend_sdk.decomp.promotion import spread
-from backend_sdk.decomp.registry import Declined, Memory, decomposition
+from backend_sdk.decomp.registry import Check, Declined, Memory, decomposition
 from backend_sdk.graph import Value
 from backend_sdk.prims import matrices as m
 from backend_sdk.prims.linalg import block_reflector
@@ -40,9 +39,6 @@ SYMBOLIC = Declined(
     "its matrices have a symbolic number of rows or columns, which decides shapes and steps: compile with "
     "dynamic=False, or mark other dims only as dynamic"
 )
-
-# Adds a call that the host runs for what it raises.
-Check = Callable[..., None]
 
 
 def raise_for(info: Value, check: Check, name: str, x: Value) -> None:

@@ -29,6 +29,9 @@ from backend_sdk.torch_compat.ops import AbsentOverload, call_forms, is_overload
 
 Rule = Callable[..., Any]
 
+# Adds a call that the host runs for what it raises: what a rule with ``checks`` gets.
+Check = Callable[..., None]
+
 
 @dataclass(frozen=True)
 class Declined:

@@ -201,20 +201,24 @@ def _resized_bytes(out: TensorType, x: Value, scales: Sequence[float | None], ax
     return result
 
 
-def _linear_bytes_axis(aligned: bool) -> _BytesAxis:
+def _bytes_axis(number: int, weight: Callable[[Value], Value], aligned: bool, *, within_axis: bool) -> _BytesAxis:
+    """``number`` taps with the ``weight`` of a distance. ``within_axis``: no position lies before the first element."""
+
     def taps(size: Dim, outputs: Dim, scale: float | None) -> WeightedTaps:
-        center = _centers(size, outputs, 2, aligned, scale, torch.float64)
-        return nearby_taps(prims.maximum(center, constant(center, 0.0)), 2, size, _triangle)
+        center = _centers(size, outputs, number, aligned, scale, torch.float64)
+        if within_axis:
+            center = prims.maximum(center, constant(center, 0.0))
+        return nearby_taps(center, number, size, weight)
 
     return taps
+
+
+def _linear_bytes_axis(aligned: bool) -> _BytesAxis:
+    return _bytes_axis(2, _triangle, aligned, within_axis=True)
 
 
 def _cubic_bytes_axis(aligned: bool) -> _BytesAxis:
-    def taps(size: Dim, outputs: Dim, scale: float | None) -> WeightedTaps:
-        center = _centers(size, outputs, 4, aligned, scale, torch.float64)
-        return nearby_taps(center, 4, size, lambda distance: cubic(distance, _CUBIC))
-
-    return taps
+    return _bytes_axis(4, lambda distance: cubic(distance, _CUBIC), aligned, within_axis=False)
 
 
 def _resized_back(out: TensorType, grad: Value, scales: Sequence[float | None], axis_taps: _Axis) -> Any:

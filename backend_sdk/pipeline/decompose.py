@@ -176,12 +176,18 @@ class _Translation:
         """Bind what the sizes of the inputs are made of. torch may name what a forward graph's data decide anew in the
         backward graph, and leave the old names in the sizes of the incoming gradients.
         """
+        unbound = [value for value in inputs if isinstance(value, Value) and not self._is_bound(value.type)]
+        if not unbound:
+            return
         bindings = [node.meta.get("unbacked_bindings") or {} for node in graph.nodes]
         decided = frozenset(str(symbol) for found in bindings for symbol in found)
         with building(self._builder):
-            for value in inputs:
-                for axis in range(value.ndim) if isinstance(value, Value) else ():
+            for value in unbound:
+                for axis in range(value.ndim):
                     solve(value, axis, decided)
+
+    def _is_bound(self, type: Any) -> bool:
+        return symbols_of(type) <= self._builder.symbols
 
     def _constant(self, module: fx.GraphModule, node: fx.Node) -> Any:
         target: Any = module
@@ -261,7 +267,7 @@ class _Translation:
         """
         if node.meta.get("unbacked_bindings") or is_higher_order(node.target) or not node.all_input_nodes:
             return
-        if symbols_of(_types(node.meta.get("val"))) <= self._builder.symbols:
+        if self._is_bound(_types(node.meta.get("val"))):
             return
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
         node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]

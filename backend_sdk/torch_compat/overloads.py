@@ -63,6 +63,16 @@ def arguments(op: OpOverload) -> tuple[Argument, ...]:
     )
 
 
+def functional_base(base: str) -> str:
+    """The base name without the ``_`` of an in-place op: ``exp`` of ``exp_``. That of ``__lshift__`` stays."""
+    return base[:-1] if base.endswith("_") and not base.endswith("__") else base
+
+
+def functional_variant(op: OpOverload) -> str:
+    """The overload's own name without what says that it writes: ``default`` of ``out``."""
+    return str(op).rsplit(".", 1)[1].removesuffix("_out").removesuffix("out") or "default"
+
+
 def schema_text(op: OpOverload) -> str:
     """The schema without the op's name: ``(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     text = str(op._schema)

@@ -338,21 +338,9 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = (
         "dynamic shapes: plans cannot be written down",
     ),
     PrivateName(
-        "torch._C._dispatch_has_kernel_for_dispatch_key",
-        f"{_HERE}.taken_apart",
-        "tells whether torch makes an op of others before a backend is asked (CompositeImplicit)",
-        "a claim that no graph of torch.compile holds goes unreported",
-    ),
-    PrivateName(
         "torch._ops.OpOverload",
         f"{_HERE}.taken_apart",
         "holds the Python kernels that take an op apart",
-        "a claim that no graph of torch.compile holds goes unreported",
-    ),
-    PrivateName(
-        "torch._ops:_schema",
-        f"{_HERE}.taken_apart",
-        "tells whether an overload writes into an argument, which no captured graph does",
         "a claim that no graph of torch.compile holds goes unreported",
     ),
     PrivateName(

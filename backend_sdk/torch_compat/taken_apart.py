@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import torch
 from torch._ops import OpOverload
 
 from backend_sdk.torch_compat.kept_whole import KEYS, kept_overloads
+from backend_sdk.torch_compat.overloads import (
+    base_name,
+    functional_base,
+    functional_variant,
+    has_composite_kernel,
+    is_mutable,
+)
 
 
 class Absence(StrEnum):
@@ -27,11 +33,12 @@ def absence(op: OpOverload) -> Absence | None:
     the Python kernels that are taken out during a capture (`kept_whole`). Of writing overloads aten's alone are
     rewritten.
     """
-    if op.namespace == "aten" and op._schema.is_mutable:
+    if op.namespace == "aten" and is_mutable(op):
         return Absence.FUNCTIONALIZED
-    if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
+    if has_composite_kernel(op):
         return Absence.IN_PARTS
-    if op not in kept_overloads() and any(key in op.py_kernels for key in KEYS):
+    # Which are kept is asked last: it goes through all overloads of torch, and a plugin's loading comes here.
+    if any(key in op.py_kernels for key in KEYS) and op not in kept_overloads():
         return Absence.IN_PARTS
     return None
 
@@ -40,7 +47,4 @@ def functional_name(op: OpOverload) -> str:
     """The name under which what an overload computes is captured when it writes: ``aten.exp.default`` of
     ``aten.exp_.default`` and of ``aten.exp.out``. There may be no such overload.
     """
-    namespace, base, overload = str(op).split(".")
-    inplace = base.endswith("_") and not base.endswith("__")
-    overload = overload.removesuffix("_out").removesuffix("out") or "default"
-    return f"{namespace}.{base[:-1] if inplace else base}.{overload}"
+    return f"{op.namespace}.{functional_base(base_name(op))}.{functional_variant(op)}"

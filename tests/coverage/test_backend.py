@@ -56,15 +56,10 @@ def acme(packages):
 
 
 @pytest.fixture
-def run(capfd):
+def run(command):
     def run(*arguments):
-        code = 0
-        try:
-            cli.main(("coverage", *arguments))
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capfd.readouterr()
-        return code, captured.out, " ".join(captured.err.split())
+        code, out, err = command("coverage", *arguments)
+        return code, out, " ".join(err.split())
 
     return run
 

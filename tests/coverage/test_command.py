@@ -5,27 +5,18 @@ What a user would lose: a number that they cannot check on their own machine.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 
 import pytest
 
-from backend_sdk import cli
 from backend_sdk.torch_compat import op_catalogue
 
 
 @pytest.fixture
-def run(capfd):
-    def run(*arguments):
-        code = 0
-        try:
-            cli.main(("coverage", *arguments))
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(command):
+    return functools.partial(command, "coverage")
 
 
 def test_without_a_proof_it_counts_verdicts(run):

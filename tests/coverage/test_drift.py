@@ -6,13 +6,13 @@ What a user would lose: a new torch release that breaks their models op by op, i
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import time
 
 import pytest
 import torch
 
-from backend_sdk import cli
 from backend_sdk.coverage import baseline, drift, op_info_names
 from backend_sdk.coverage.baseline import Baseline, Fact
 from backend_sdk.coverage.drift import Kind, compare
@@ -40,17 +40,8 @@ def installed(covered):
 
 
 @pytest.fixture
-def run(capfd):
-    def run(*arguments):
-        code = 0
-        try:
-            cli.main(("drift", *arguments))
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(command):
+    return functools.partial(command, "drift")
 
 
 # ---- the committed baselines

@@ -117,16 +117,11 @@ def one_doubled(place: int) -> Callable[[Rule], Rule]:
     def make(right: Rule) -> Rule:
         def wrong(out, *args, **kwargs):
             results = right(out, *args, **kwargs)
-            return tuple(doubled(one) if at == place else one for at, one in enumerate(results))
+            return tuple(doubled(one) if at == place and one is not None else one for at, one in enumerate(results))
 
         return wrong
 
     return make
-
-
-def second_doubled(results):
-    first, second, third = results
-    return first, second if second is None else doubled(second), third
 
 
 def without_sign_of_infinity(x):
@@ -373,7 +368,7 @@ MUTATIONS = (
         "the gradient of the weight is doubled",
         aten.convolution_backward.default,
         "nn.functional.conv1d",
-        lambda right: lambda out, *args: second_doubled(right(out, *args)),
+        one_doubled(1),
         BACKWARD,
     ),
     Mutation(
