@@ -293,8 +293,7 @@ def upsample_linear(out: TensorType, x: Value, output_size: Any, align_corners: 
 def upsample_bicubic(out: TensorType, x: Value, output_size: Any, align_corners: bool, *scales: float | None) -> Any:
     if x.dtype == torch.uint8:
         return _resized_bytes(out, x, _scales_of(2, scales), _cubic_bytes_axis(align_corners))
-    # torch's own rule does it for floats.
-    return NotImplemented
+    return _resized(out, x, _scales_of(2, scales), _cubic_axis(align_corners))
 
 
 @decomposition(
